@@ -1,45 +1,52 @@
-//! When a transaction id was assigned. A row holds the id of the transaction that has written it, so this tells since
-//! when a task is ready or taken, without a column for it.
+//! Dates transaction ids. A row holds the id of the transaction that wrote it, so the clock tells how long a task has
+//! been ready or taken without a column for it.
 //!
-//! Samples say that at an instant all ids below another had been assigned. They are kept in levels, each eight times as
-//! wide apart as the one before: what was a moment ago is known to a quarter of a millisecond, what was long ago to an
-//! eighth of its age. There is no lock: a process that meets another that adds a sample adds none.
+//! A sample says that all ids below `next` had been assigned at an instant. Samples are kept in levels, each with eight
+//! times the spacing of the level before. A recent id is dated to a quarter of a millisecond, an old id to an eighth of
+//! its age.
+//!
+//! There is no lock. The races:
+//!
+//! 1. Two processes add a sample at the same time: the second one adds none.
+//! 2. A reader runs into a writer: `version` is odd or has changed, and the reader tries again.
+//! 3. The clock is set back: all samples are discarded.
 
 use crate::server::shared_memory::{Shared, Zeroed};
 use crate::server::xact;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI64, AtomicU64, fence};
 
-/// Least distance of the samples of the first level, in microseconds.
+/// Minimum distance between samples of the first level (µs).
 const SPACING: i64 = 250;
-/// How many times wider apart those of each further level are.
+/// Factor between the spacings of two successive levels.
 const RATIO: i64 = 8;
-/// A clock that is behind the last sample by more was set back; by less, another process has looked at it since.
+/// Lag behind the last sample (µs) from which the clock counts as set back; a smaller lag only means that another
+/// process read the clock later.
 const SET_BACK: i64 = 1_000_000;
 const LEVELS: usize = 10;
 const SAMPLES: usize = 64;
-/// Ids below this one stand for rows that are there for ever.
+/// First normal transaction id; smaller ids belong to frozen and bootstrap rows.
 const FIRST_ID: u32 = 3;
-/// How often a reader that is met by a writer tries.
+/// Maximum number of attempts of a reader that runs into a writer.
 const TRIES: usize = 4;
 
 pub(super) static CLOCK: Shared<Clock> = Shared::new();
 
 pub(super) struct Clock {
-    /// Odd while a sample is added.
+    /// Odd while a sample is being added.
     version: AtomicU64,
-    /// The end of the last transaction that has left no sample, as it came soon after another.
+    /// The end of the last transaction that left no sample because it followed another too closely.
     unsampled: Sample,
     levels: [Level; LEVELS],
 }
 
 struct Level {
-    /// How many samples were added; the last ones are kept.
+    /// Number of samples ever added; the last `SAMPLES` of them are kept.
     count: AtomicU64,
     samples: [Sample; SAMPLES],
 }
 
-/// At an instant all ids below `next` had been assigned.
+/// A sample: all ids below `next` had been assigned at the instant `at`.
 struct Sample {
     next: AtomicU64,
     at: AtomicI64,
@@ -48,14 +55,14 @@ struct Sample {
 // SAFETY: numbers.
 unsafe impl Zeroed for Clock {}
 
-/// Records that time has gone on: at the end of each transaction that has changed queues, and where a worker begins.
-/// Must neither allocate nor fail.
+/// Advances the clock: at the end of each transaction that changed queues, and when a worker starts. Must neither
+/// allocate nor fail.
 pub fn tick(now: i64) {
     CLOCK.get()[0].tick(now, xact::next_id());
 }
 
-/// Returns how long ago a transaction was given its id, in microseconds; None if that is not known. What was before the
-/// start of the server was at least that long ago.
+/// Returns the time since a transaction got its id (µs), or None if it is not known. For ids from before the server's
+/// start it is a lower bound.
 pub fn age(id: u32, now: i64) -> Option<i64> {
     CLOCK.get()[0].instant(id, now).map(|instant| now.saturating_sub(instant).max(0))
 }
@@ -74,7 +81,7 @@ impl Clock {
             return;
         }
         fence(Release);
-        // Instants of a clock that was set back cannot be compared with new ones.
+        // Instants from before the clock was set back cannot be compared with new ones.
         if self.levels[0].last().is_some_and(|(_, at)| is_set_back(now, at)) {
             self.levels.iter().for_each(|level| level.count.store(0, Relaxed));
             self.unsampled.set(0, i64::MIN);
@@ -87,7 +94,7 @@ impl Clock {
             if !level.is_due(now, spacing) {
                 break;
             }
-            // What was assigned just before a pause is not to look as if it were assigned behind it.
+            // Keeps ids assigned just before a pause from being dated to its end.
             let ended = last.filter(|(_, at)| now.saturating_sub(*at) >= spacing);
             if let Some((next, at)) = ended
                 && level.last().is_none_or(|(_, before)| before < at)
@@ -118,7 +125,7 @@ impl Clock {
     fn search(&self, id: u32, now: i64) -> Option<i64> {
         let (newest, at) = self.levels[0].last()?;
         let id = widened(id, newest);
-        // A transaction that has left no sample has ended within the distance of two.
+        // A transaction without a sample ended within one `SPACING` after the last sample.
         let mut before = at.saturating_add(SPACING).min(now);
         for level in &self.levels {
             let count = level.count();
@@ -146,13 +153,13 @@ impl Sample {
     }
 }
 
-/// What is read of a level without its version is one of several moments: each method reads the count once.
+/// A reader that has not checked the version can see a mix of several moments, so each method reads the count once.
 impl Level {
     fn count(&self) -> usize {
         self.count.load(Relaxed) as usize
     }
 
-    /// Returns a sample that is kept, from the oldest of those that a count leaves.
+    /// Returns a kept sample, counted from the oldest one, given the number of samples added.
     fn sample(&self, count: usize, index: usize) -> (u64, i64) {
         self.samples[(count - count.min(SAMPLES) + index) % SAMPLES].get()
     }
@@ -173,7 +180,7 @@ impl Level {
         self.count.store(count + 1, Relaxed);
     }
 
-    /// Returns the index of the first sample before which an id had been assigned.
+    /// Returns the index of the first sample whose `next` is above an id.
     fn first_above(&self, id: u64, count: usize) -> usize {
         let (mut low, mut high) = (0, count.min(SAMPLES));
         while low < high {
@@ -188,7 +195,7 @@ fn is_set_back(now: i64, at: i64) -> bool {
     at.saturating_sub(now) > SET_BACK
 }
 
-/// Returns the whole of an id of which a row holds the lower half, by one that is near.
+/// Completes the lower half of an id, which a row stores, with the upper half of a nearby id.
 fn widened(id: u32, near: u64) -> u64 {
     if id < FIRST_ID {
         return 0;
@@ -227,7 +234,7 @@ mod tests {
         }
         assert_eq!(clock.instant(250, 11 * SECOND), Some(3 * SECOND));
         assert_eq!(clock.instant(300, 11 * SECOND), Some(4 * SECOND));
-        // Before the first sample, and of rows that are there for ever: as long ago as is known.
+        // Ids from before the first sample, and frozen rows, are as old as the first sample.
         assert_eq!(clock.instant(50, 11 * SECOND), Some(SECOND));
         assert_eq!(clock.instant(2, 11 * SECOND), Some(SECOND));
     }
@@ -244,7 +251,7 @@ mod tests {
     #[test]
     fn ages_are_known_to_an_eighth() {
         let clock = clock();
-        // One id each millisecond, for an hour.
+        // One id per millisecond for an hour.
         let end = 3600 * 1000;
         for millisecond in 1..=end {
             clock.tick(millisecond * 1000, 1000 + millisecond as u64);
@@ -262,7 +269,7 @@ mod tests {
     fn what_was_assigned_before_a_pause_is_as_old_as_the_pause() {
         let clock = clock();
         let burst = |start: i64| {
-            // 200 ids in 100 ms, and nothing for the rest of the second.
+            // 200 ids in 100 ms, then a pause for the rest of the second.
             (0..200).for_each(|n| {
                 let at = start * SECOND + n * 500;
                 clock.tick(at, (start * 200 + n + 1) as u64);
@@ -278,7 +285,7 @@ mod tests {
                 assert!(error <= (now - assigned) / 7, "{start}, {n}: {error} us");
             }
         }
-        // The last one of the last burst, which was one second ago.
+        // The last id of the last burst, one second ago.
         assert_eq!(clock.instant(500 * 200 + 199, now), Some(500 * SECOND + 199 * 500));
     }
 
@@ -290,7 +297,7 @@ mod tests {
         clock.tick(2 * SECOND, 102);
         assert_eq!(clock.instant(100, 3 * SECOND), Some(SECOND + 10));
         assert_eq!(clock.instant(101, 3 * SECOND), Some(2 * SECOND));
-        // Also once the first level has forgotten it.
+        // The instant is still known after the first level has dropped it.
         (1..100).for_each(|n| clock.tick(2 * SECOND + n * 1000, 102 + n as u64));
         assert_eq!(clock.instant(100, 3 * SECOND), Some(SECOND + 10));
     }
@@ -332,14 +339,15 @@ mod tests {
         let clock = clock();
         std::thread::scope(|scope| {
             let adding = scope.spawn(|| {
-                // At every instant the id is the instant.
+                // The id equals the instant.
                 (1..200_000).for_each(|n| clock.tick(n * SPACING, (n * SPACING) as u64));
             });
             while !adding.is_finished() {
                 let Some((_, now)) = clock.levels[0].last() else { continue };
                 let wanted = (now - 3 * SPACING).max(SPACING);
                 if let Some(instant) = clock.instant(wanted as u32, i64::MAX) {
-                    // The writer goes on meanwhile; the sample behind may be one of a wider level.
+                    // The writer goes on meanwhile, so the sample that was found can belong to a level with wider
+                    // spacing.
                     assert!(instant > wanted || now < 4 * SPACING, "{wanted}: {instant}");
                 }
             }

@@ -1,20 +1,21 @@
-//! What becomes of a queue when a transaction that has changed it commits, part by part, in an order that matters:
+//! Applies a committed transaction to a queue, part by part. The order matters:
 //!
-//! 1. Whether triggers tell of every change, and the counters: all that follows asks them.
-//! 2. Recounts in progress are told, by the same numbers.
-//! 3. The marks are lowered before any consumer is woken, which would look from there.
-//! 4. Outcomes: those that wait for the end of a task.
+//! 1. Counters, and whether triggers report every change: all later steps ask for these.
+//! 2. Recounts in progress, which receive the same numbers.
+//! 3. Marks. They are lowered before any consumer is woken, because a consumer starts its search at the mark.
+//! 4. Outcomes, for processes that wait for the end of a task.
 //! 5. The queue itself: its owner, its pause.
-//! 6. Sub-queues, which wake for what they have, and consumers of ready tasks: all, where the queue is another.
-//! 7. The worker's schedule, then the capacity, and last the producers for which there is room now, as all the room
-//!    that the transaction gives back has been counted.
+//! 6. Sub-queues, which wake consumers for the tasks they have, then consumers of ready tasks; all consumers if the
+//!    queue was redefined.
+//! 7. The worker's schedule, the capacity, and last the producers that now have room: by then all room that the
+//!    transaction returns has been counted.
 
 use crate::parts::slot::QueueGuard;
 use crate::parts::waiters::Offer;
 use xqueue_core::transaction::Delta;
 
 impl QueueGuard {
-    /// Takes over what transaction `xid` has committed by `now`, and wakes whom it concerns.
+    /// Applies the changes that transaction `xid` has committed by `now`, and wakes the processes concerned.
     pub fn commit(&mut self, now: i64, xid: u32, delta: &Delta) {
         let Delta { table, counters, marks, waiters, subqueues, leases: _, capacity, schedule } =
             delta;
@@ -40,7 +41,7 @@ impl QueueGuard {
                 self.wake(count, Offer { tube });
             }
         }
-        // What was none of the worker's may be now.
+        // After unreported changes any task can be due.
         let due = if forgets { Some(i64::MIN) } else { schedule.due };
         if let Some(instant) = due {
             self.lower_due(instant);

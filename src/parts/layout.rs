@@ -1,4 +1,4 @@
-//! What shared memory consists of: the areas of the parts, and how long each is.
+//! The layout of shared memory: the areas of all parts and their lengths.
 
 use crate::parts::counters::recount;
 use crate::parts::leases::{departed, epoch, sessions};
@@ -10,7 +10,7 @@ use crate::server::process;
 use crate::server::shared_memory::{self, Layout, Place};
 use crate::settings;
 
-/// Asks for it. To be called once, while the server loads its libraries.
+/// Requests the shared memory. Must be called once, while the server loads its libraries.
 pub fn init() {
     shared_memory::init(Layout { areas, locks: || locks::count(settings::max_queues()), fill });
 }

@@ -1,13 +1,14 @@
-//! The locks of shared memory. Everything in it can be built again from the tables.
+//! The locks of shared memory. Everything in it can be rebuilt from the tables.
 //!
 //! | lock | guards |
 //! |---|---|
 //! | the directory's | which slot belongs to which queue, the databases, all workers, the sessions |
 //! | a queue's, see [`super::slot`] | its counters, marks, waiters, schedule and capacity |
-//! | the sub-queues' | those of all queues |
+//! | the sub-queues' | the sub-queues of all queues |
 //!
-//! No process holds two queues' locks. The directory's is taken before a queue's, the sub-queues' last.
-//! Nothing that can fail runs under any of them.
+//! 1. No process holds two queues' locks.
+//! 2. The directory's lock is taken before a queue's, the sub-queues' lock last.
+//! 3. Nothing that can fail runs under any of the locks.
 
 use crate::server::shared_memory::{Guard, HeldLock, Lock};
 
@@ -22,7 +23,7 @@ impl Lock for SubqueuesLock {
     const NUMBER: usize = 1;
 }
 
-/// The first of the queues' locks.
+/// The number of the first queue's lock.
 const QUEUES: usize = 2;
 
 /// Returns the number of locks for a number of queues.
@@ -36,7 +37,7 @@ pub fn directory() -> Directory {
     Directory::acquire()
 }
 
-/// The lock of the queue in a slot.
+/// Locks the queue in a slot.
 pub(super) fn queue(slot: usize) -> Guard {
     Guard::acquire(QUEUES + slot)
 }

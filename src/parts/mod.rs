@@ -1,5 +1,5 @@
-//! State of queues beyond rows, by part: what processes share, with the locks that guard it. What a transaction changes
-//! of each part is `xqueue_core::transaction`.
+//! The shared state of queues, part by part: everything that processes know about a queue beyond its rows, and the
+//! locks that guard it. `xqueue_core::transaction` holds the pending changes that one transaction makes to each part.
 
 pub mod capacity;
 #[allow(unsafe_code, reason = "shared memory")]

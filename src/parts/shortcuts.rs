@@ -1,16 +1,16 @@
-//! Counts changes on the direct path, in builds for tests: the result is the same on either path, so nothing else
-//! would show that it is taken.
+//! Counts changes on the direct path, in builds for tests. Both paths give the same result, so nothing else would show
+//! that the direct path was used.
 
-/// A change of tasks without a statement.
+/// A kind of change that needs no statement.
 #[derive(Clone, Copy, Debug)]
 pub enum Shortcut {
     Put,
     Take,
-    /// One of those that another take has read ahead.
+    /// A take of a candidate that another take has read ahead.
     TakeAhead,
     TakeInSubqueue,
     Ack,
-    /// One that was still where this session had written it as it took it.
+    /// An ack that found the task at the location where this session had written it.
     AckInPlace,
     Promote,
 }
@@ -54,8 +54,8 @@ mod counting {
         "shortcuts" as shortcuts, pg_finfo_shortcuts() -> text => shortcuts_impl;
     }
 
-    /// `shortcuts() RETURNS text`: how many tasks each has changed since the server's start, as JSON. Only tests
-    /// declare it.
+    /// `shortcuts() RETURNS text`: the number of tasks that each shortcut has changed since the server's start, as
+    /// JSON. Only tests declare this function.
     fn shortcuts_impl(_call: &Call) -> Result<Option<Value<'_>>> {
         let counted = |shortcut| COUNTS.get()[shortcut as usize].load(Ordering::Relaxed);
         let counts =

@@ -1,9 +1,8 @@
-//! Slots: a place in shared memory for each queue, the lock under which its parts are used, and the assignment of
-//! slots to tables.
+//! Slots: the shared memory of each queue, the lock that guards it, and the assignment of slots to tables.
 //!
-//! What few queues have lies apart, in arrays of its own with an element for each slot, under the same lock: the server
-//! has of the system only the memory that was touched once. Whether there is something, or how much, the slot says; an
-//! element is neither read nor cleared as long as it says that there is nothing.
+//! State that only few queues use lies in separate arrays, with one element per slot, under the same lock. The
+//! operating system backs only touched pages, so the unused elements cost no memory. The slot says whether its element
+//! is in use, or how far; an unused element is neither read nor cleared.
 
 use crate::parts::capacity::shared::Capacity;
 use crate::parts::counters::shared::Shared as Counters;
@@ -27,7 +26,7 @@ use xqueue_core::marks::groups::{Grouped, Whole};
 use xqueue_core::marks::rings::{RINGS, States};
 use xqueue_core::slot_id::SlotId;
 
-/// State of a queue that processes share, part by part.
+/// The state of a queue that processes share, part by part.
 #[repr(C)]
 pub struct SharedQueue {
     /// 0 while the slot is free.
@@ -46,12 +45,12 @@ pub struct SharedQueue {
     pub(in crate::parts) shown: Shown,
 }
 
-/// An element of a slot, in one of the arrays.
+/// One slot's element in one of the arrays.
 pub struct OfSlot<T>(UnsafeCell<T>);
 
 // SAFETY: used under the queue's lock.
 unsafe impl<T: Send> Sync for OfSlot<T> {}
-// SAFETY: as the type says that it has inside.
+// SAFETY: zeros are valid because they are valid for `T`.
 unsafe impl<T: Zeroed> Zeroed for OfSlot<T> {}
 // SAFETY: numbers, bools, and enums and options whose zeros are their first.
 unsafe impl Zeroed for SharedQueue {}
@@ -66,12 +65,12 @@ unsafe impl Zeroed for Problems {}
 
 pub(in crate::parts) static SLOTS: Shared<OfSlot<SharedQueue>> = Shared::new();
 pub(in crate::parts) static GROUPED: Shared<OfSlot<Grouped>> = Shared::new();
-/// An array for each ring, as most queues use one.
+/// One array per ring, because most queues use a single ring.
 pub(in crate::parts) static CANDIDATES: [Shared<OfSlot<Candidates>>; RINGS] =
     [const { Shared::new() }; RINGS];
 pub(in crate::parts) static TUBES: Shared<OfSlot<CountedTubes>> = Shared::new();
 pub(in crate::parts) static PROBLEMS: Shared<OfSlot<Problems>> = Shared::new();
-/// Table of each slot, kept apart so that a search reads little memory.
+/// The table of each slot, in an array of its own so that a search reads little memory.
 pub(in crate::parts) static ASSIGNMENTS: Guarded<Assignment, DirectoryLock> = Guarded::new();
 pub(in crate::parts) static HEAD: Guarded<Head, DirectoryLock> = Guarded::new();
 
@@ -88,7 +87,7 @@ pub struct QueueGuard {
     _guard: Guard,
 }
 
-/// What lies apart.
+/// The elements of a slot that lie in separate arrays.
 pub(in crate::parts) struct Apart {
     pub marks: &'static mut Grouped,
     pub candidates: [&'static mut Candidates; RINGS],
@@ -115,8 +114,8 @@ fn at(index: u32) -> Option<QueueGuard> {
         return None;
     }
     let guard = locks::queue(slot);
-    // SAFETY: the queue's lock, under which alone these elements are used, is held exclusively for as long as the
-    // references live, and each is of another array.
+    // SAFETY: these elements are used only under the queue's lock, which is held exclusively while the references live.
+    // Each element belongs to another array.
     let (queue, apart) = unsafe {
         let apart = Apart {
             marks: &mut *GROUPED.get()[slot].0.get(),
@@ -129,7 +128,7 @@ fn at(index: u32) -> Option<QueueGuard> {
     Some(QueueGuard { index, queue, apart, _guard: guard })
 }
 
-/// Locks a queue's slot; None if the queue is gone.
+/// Locks a queue's slot. Returns None if the queue was dropped.
 pub fn lock(id: SlotId) -> Option<QueueGuard> {
     at(id.index).filter(|queue| queue.generation == id.generation)
 }
@@ -139,8 +138,8 @@ pub fn find(database: u32, table: u32) -> Option<SlotId> {
     find_in(&directory(), TableId { database, table })
 }
 
-/// Returns the slot of a table and whether it is new; assigns a free one, with this owner (0: unknown), if the table
-/// has none. None if all slots are in use.
+/// Returns the slot of a table, and whether it is new. A table without a slot gets a free one, with this owner (0:
+/// unknown). Returns None if all slots are in use.
 pub fn find_or_add(
     database: u32,
     table: u32,
@@ -153,7 +152,7 @@ pub fn find_or_add(
         return Some((id, false));
     }
     let (index, generation) = change(&mut directory, |assignments| assignments.add(of))?;
-    // A table that was a queue before may have taken tasks that no session knows of.
+    // A table that was a queue before might have taken tasks that no session has recorded.
     let epoch = epoch::next_epoch(&mut directory);
     let queue = at(index)?;
     *queue.queue = SharedQueue {
@@ -175,8 +174,8 @@ pub fn find_or_add(
     Some((queue.id(), true))
 }
 
-/// Counts the slots of all databases that belong to an owner now, will once the current transaction commits, or may
-/// once a prepared one does; without those in `but`, which are about to leave it.
+/// Counts the slots, of all databases, that belong to an owner: now, once the current transaction commits, or once a
+/// prepared transaction commits. The slots in `but`, which are about to leave the owner, do not count.
 pub fn count_of(owner: u32, but: &[SlotId]) -> usize {
     let counts = |queue: QueueGuard| {
         let owners = queue.table.owners();
@@ -201,14 +200,14 @@ pub fn of_job_worker(database: u32, owner: u32) -> Vec<(SlotId, u32)> {
     all(Some(database)).into_iter().filter(|(id, _)| is_served(*id)).collect()
 }
 
-/// Returns whether prepared transactions may have changed queues of a database.
+/// Returns whether prepared transactions might have changed queues of a database.
 pub fn any_prepared(database: u32) -> bool {
     let directory = directory();
     let mut of_database = in_use(&directory).filter(|(_, of)| of.database == database);
     of_database.any(|(id, _)| lock(id).is_some_and(|queue| queue.is_prepared()))
 }
 
-/// Returns the databases with queues of whose ready tasks it is not known since when they have been.
+/// Returns the databases with a queue whose recorded age of ready tasks is outdated.
 pub fn databases_with_outdated_ages() -> HashSet<u32> {
     let mut found = Vec::with_capacity(SLOTS.len());
     found.extend(in_use(&directory()).map(|(id, of)| (id, of.database)));
@@ -230,7 +229,6 @@ fn in_use(directory: &Directory) -> impl Iterator<Item = (SlotId, TableId)> {
     })
 }
 
-/// Changes the assignments.
 fn change<T>(directory: &mut Directory, change: impl FnOnce(&mut Assignments) -> T) -> T {
     let mut head = HEAD.get(directory)[0];
     let slots = ASSIGNMENTS.get_mut(directory);
@@ -239,7 +237,7 @@ fn change<T>(directory: &mut Directory, change: impl FnOnce(&mut Assignments) ->
     changed
 }
 
-/// Frees the slot of a queue that is gone. Waiting processes are woken to find out.
+/// Frees the slot of a dropped queue and wakes its waiting processes, which then find that it is gone.
 pub fn remove(id: SlotId) {
     free(&mut directory(), id);
 }
@@ -264,7 +262,7 @@ fn free(directory: &mut Directory, id: SlotId) {
     }
 }
 
-/// Raises the invalidation epoch of a queue: sessions that began earlier may not know all leases they hold. Must
+/// Raises the invalidation epoch of a queue: sessions that began earlier do not necessarily know all their leases. Must
 /// neither allocate nor fail.
 pub fn invalidate(id: SlotId) {
     let mut directory = directory();
@@ -289,7 +287,7 @@ mod tests {
     use super::*;
     use crate::server::shared_memory;
 
-    /// A queue without tubes and priorities has of the elements apart the candidates of one ring.
+    /// A queue without tubes and priorities uses only one of the separate elements: the candidates of one ring.
     #[test]
     fn a_plain_queue_takes_less_than_8_kb() {
         let parts = [

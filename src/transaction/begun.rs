@@ -1,5 +1,5 @@
-//! Statements that take tasks, until what they have changed is counted, which is at their end. Of one that fails in the
-//! middle nothing else tells, once it is rolled back, that tasks which others have passed over are ready again.
+//! Statements that take tasks, until their changes are counted at their end. If such a statement fails in the middle,
+//! its rollback makes tasks ready again that other takes have passed over, and only this list shows it.
 
 use crate::parts::slot;
 use crate::server::allocator::staying;
@@ -8,11 +8,11 @@ use std::cell::RefCell;
 use xqueue_core::slot_id::SlotId;
 
 thread_local! {
-    /// With their nesting depth, outermost first.
+    /// The statements' nesting depths and queues, outermost first.
     static BEGUN: RefCell<Vec<(i32, SlotId)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs a statement and counts what it has done, both in `work`.
+/// Runs `work`, which executes a statement and counts the tasks it changed.
 pub fn until_counted<T, E>(slot: SlotId, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     let outer = BEGUN.with_borrow(Vec::len);
     staying(|| BEGUN.with_borrow_mut(|begun| begun.push((xact::depth(), slot))));
@@ -21,7 +21,8 @@ pub fn until_counted<T, E>(slot: SlotId, work: impl FnOnce() -> Result<T, E>) ->
     Ok(done)
 }
 
-/// A (sub)transaction of this depth has been rolled back, with those within it.
+/// Puts aside the rings of the queues whose statements began in a (sub)transaction of this depth, or within it, which
+/// was rolled back.
 pub fn rolled_back(depth: i32) {
     let next = || BEGUN.with_borrow_mut(|begun| begun.pop_if(|(of, _)| *of >= depth));
     while let Some((_, slot)) = next() {

@@ -1,5 +1,16 @@
-//! The transaction callback: hands what a transaction has changed to shared memory when it ends, and wakes the
-//! processes concerned.
+//! The transaction callback: publishes a transaction's changes to shared memory at its end, and wakes the processes
+//! concerned.
+//!
+//! Its order wins these races:
+//!
+//! 1. A recount must not count a transaction twice: PRE_COMMIT publishes its xid before it is visible, until the
+//!    counters include it.
+//! 2. A woken consumer must find the task: COMMIT runs after the rows have become visible. It still holds the row
+//!    locks, so changes of one row are applied in order.
+//! 3. The worker must find the tasks that were given to another session: it is notified after the counters have
+//!    changed.
+//! 4. The worker must not miss a transaction that is being prepared: its queues are marked before PREPARE, and again
+//!    after the prepared transaction has got the locks.
 
 use crate::error::Error;
 use crate::parts::clock;
@@ -18,7 +29,7 @@ use xqueue_core::transaction::Delta;
 use xqueue_core::transaction::HeldChange;
 use xqueue_core::transaction::stack::Stack;
 
-/// Handles the end of a transaction. Called after altered tables and triggers have been examined.
+/// Handles the end of a transaction. Must be called after altered tables and triggers have been examined.
 pub fn transaction_ended(event: TransactionEvent) {
     match event {
         TransactionEvent::PreCommit => {
@@ -36,8 +47,8 @@ pub fn transaction_ended(event: TransactionEvent) {
             mark_prepared();
             injection::point(c"xqueue-queues-are-marked");
         }
-        // Repeated now that the prepared transaction holds the locks: the worker may have looked for them in between
-        // and found none.
+        // Marks the queues again, now that the prepared transaction holds the locks: the worker might have searched for
+        // its locks in between without finding them.
         TransactionEvent::Prepare => {
             mark_prepared();
             hand_over_reservations();
@@ -67,7 +78,7 @@ pub fn transaction_ended(event: TransactionEvent) {
                 sessions::set_committing(0);
             }
             if NOTED.get().preparing {
-                // PREPARE has failed: the worker has to take the marks back.
+                // PREPARE has failed: the worker has to withdraw the marking.
                 let database = u32::from(process::database());
                 requests::request(database, |requests| requests.prepared = true);
             }
@@ -80,7 +91,6 @@ pub fn transaction_ended(event: TransactionEvent) {
     }
 }
 
-/// Handles the end of a subtransaction.
 pub fn subtransaction_ended(event: SubtransactionEvent) {
     let depth = xact::depth();
     if matches!(event, SubtransactionEvent::Abort) {
@@ -104,15 +114,15 @@ fn forget() {
     NOTED.set(Noted::NOTHING);
 }
 
-/// Applies the changes of a queue, committed by `now`: they are visible, and locks are still held, so earlier writers
-/// have been here before. Must neither allocate nor fail.
+/// Applies the committed changes of a queue. They are visible, and the row locks are still held, so earlier writers of
+/// the same rows have run this before. Must neither allocate nor fail.
 fn commit(now: i64, slot: SlotId, delta: &Delta) {
     injection::point(c"xqueue-commit-is-visible");
     if delta.table.dropped == Some(true) {
         return slot::remove(slot);
     }
     held::commit(slot, delta.leases.held);
-    // Tasks may have been taken unreported, or have got other keys.
+    // Tasks might have been taken unreported, or their keys might have changed.
     if delta.table.redefined || delta.counters.recount {
         slot::invalidate(slot);
     }
@@ -134,14 +144,14 @@ fn commit(now: i64, slot: SlotId, delta: &Delta) {
     } else if let Some(instant) = earlier {
         requests::request_at(database, instant);
     }
-    // After the counters, which say that there are such tasks.
+    // Comes after the counters, which tell the worker that there are such tasks.
     delta.leases.given.sessions().for_each(sessions::look_after);
     if delta.leases.given.more {
         requests::request(database, |requests| requests.sweep = true);
     }
 }
 
-/// Undoes the changes of a queue. What was taken is ready again; no other process wakes waiting consumers for it.
+/// Undoes the changes of a queue. Tasks that were taken are ready again, and no other process wakes consumers for them.
 fn undo(slot: SlotId, delta: &Delta) {
     if delta.table.created {
         return slot::remove(slot);
@@ -195,8 +205,8 @@ fn commit_catalogue_changes() {
     }
 }
 
-/// A subscriber ends prepared transactions by no command that could be observed, in a transaction that does nothing
-/// else.
+/// Requests a check for ended prepared transactions. A subscriber ends them without a command that could be observed,
+/// in a transaction that does nothing else.
 fn look_for_replayed_end() {
     let database = u32::from(process::database());
     let does_nothing = CHANGES.with_borrow(Stack::is_empty);
@@ -205,7 +215,8 @@ fn look_for_replayed_end() {
     }
 }
 
-/// Refuses to prepare takes: a prepared transaction belongs to no session, whose end would give its tasks back.
+/// Refuses to prepare takes: a prepared transaction belongs to no session, so no session's end would give its tasks
+/// back.
 fn refuse_to_prepare_takes() {
     let mut taken = 0;
     CHANGES.with_borrow(|stack| stack.for_each(|_, delta| taken += delta.leases.taken));
@@ -226,11 +237,11 @@ fn refuse_to_prepare_takes() {
 fn mark_prepared() {
     CHANGES.with_borrow(|stack| {
         stack.for_each(|slot, delta| {
-            // As in `commit`: tasks may have been taken unreported.
+            // Tasks might have been taken unreported, as in `commit`.
             if delta.table.redefined || delta.counters.recount {
                 slot::invalidate(slot);
             }
-            // Leases changed by hand: the session does not learn whether the transaction commits.
+            // After changes of leases by hand, the session does not learn whether the transaction commits.
             if delta.leases.held != HeldChange::default() {
                 held::forget();
             }
@@ -267,7 +278,7 @@ fn hand_over_reservations() {
     });
 }
 
-/// Returns whether tasks come back with the rollback without being reported.
+/// Returns whether the rollback brings tasks back without reporting them.
 fn resets(delta: &Delta) -> bool {
     delta.counters.replaces || delta.table.redefined
 }

@@ -1,4 +1,4 @@
-//! The changes of the open transaction: what it has done, noted and asked for until its end, see [`end`].
+//! The pending changes of the open transaction, with everything noted or requested for its end, see [`end`].
 
 pub mod begun;
 pub mod end;
@@ -21,24 +21,24 @@ thread_local! {
     /// again.
     static ONLY_TAKEN: Cell<u64> = const { Cell::new(0) };
     static NOTED: Cell<Noted> = const { Cell::new(Noted::NOTHING) };
-    /// Call that this session is executing on the tasks of a queue.
+    /// The call that this session is executing on the tasks of a queue.
     static DOING: Cell<Option<(SlotId, Call)>> = const { Cell::new(None) };
 }
 
-/// Changes of the open transaction beyond those of queues.
+/// Pending changes of the open transaction that concern no single queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Noted {
-    /// An extension, whichever it was, was created or dropped.
+    /// An extension was created or dropped, not necessarily xqueue.
     extension: bool,
-    /// With that: ours is installed as the transaction commits.
+    /// Set with `extension`: xqueue is installed when the transaction commits.
     installed: bool,
-    /// The transaction is being prepared, and has marked its queues.
+    /// The transaction is being prepared, and its queues have been marked.
     preparing: bool,
-    /// The registry was written, tables were dropped, or their schema renamed.
+    /// The registry was written, queues' tables were dropped, or their schema was renamed.
     registry_changed: bool,
     /// Tables of queues were altered.
     tables_altered: bool,
-    /// Triggers were made, dropped, enabled or disabled.
+    /// Triggers were created, dropped, enabled or disabled.
     altered: bool,
     created_database: Option<u32>,
     dropped_database: Option<u32>,
@@ -62,7 +62,7 @@ pub fn has_only_taken() -> bool {
     durability::written() == ONLY_TAKEN.get()
 }
 
-/// Declares what the transaction has written so far to be takes only.
+/// Declares that the transaction has written only takes so far.
 pub fn note_only_taken() {
     ONLY_TAKEN.set(durability::written());
 }
@@ -78,12 +78,12 @@ pub fn note<T>(slot: SlotId, change: impl FnOnce(&mut Delta) -> T) -> T {
     staying(|| CHANGES.with_borrow_mut(|stack| change(stack.at(xact::depth(), slot))))
 }
 
-/// Returns what the open transaction has changed of a queue.
+/// Returns the open transaction's changes of a queue.
 pub fn pending(slot: SlotId) -> Delta {
     CHANGES.with_borrow(|stack| stack.total(slot))
 }
 
-/// Returns how many tasks, of all queues, the connection's own session has got and lost in the open transaction.
+/// Returns how many tasks, over all queues, the connection's own session has got and lost in the open transaction.
 pub fn held() -> HeldChange {
     CHANGES.with_borrow(Stack::held)
 }
@@ -108,26 +108,26 @@ pub fn growth(slot: SlotId) -> Growth {
     CHANGES.with_borrow(|stack| stack.growth(slot))
 }
 
-/// Returns the transitions of a queue's tasks in the open transaction, and the earliest instant of work for tasks
-/// that it has changed.
+/// Returns the transitions of a queue's tasks in the open transaction, and the earliest instant at which a task that it
+/// has changed is due.
 pub fn transitions(slot: SlotId) -> (Transitions, Option<i64>) {
     CHANGES.with_borrow(|stack| stack.transitions(slot))
 }
 
-/// Returns whether other transactions may see ready, or buried, tasks where this one does not; a rollback brings them
-/// back.
+/// Returns whether other transactions can see ready, or buried, tasks that this one does not see; a rollback brings
+/// them back.
 pub fn hides(slot: SlotId, tasks: Kind) -> bool {
     CHANGES.with_borrow(|stack| stack.hides(slot, tasks))
 }
 
-/// Returns whether the open transaction has changed a queue's table or its triggers, so that later changes may not
-/// have been reported.
+/// Returns whether the open transaction has changed a queue's table or its triggers, so that later changes were
+/// possibly not reported.
 pub fn has_redefined(slot: SlotId) -> bool {
     NOTED.get().altered || CHANGES.with_borrow(|stack| stack.has_redefined(slot))
 }
 
-/// Returns the first position at which the open transaction has made a task ready, or buried one; other transactions
-/// do not know of it.
+/// Returns the first position at which the open transaction has made a task ready, or buried one. Other transactions do
+/// not know of it.
 pub fn lowest(slot: SlotId, tasks: Kind) -> Option<Position> {
     CHANGES.with_borrow(|stack| stack.lowest(slot, tasks))
 }
@@ -137,18 +137,18 @@ pub fn pending_subqueues(slot: SlotId) -> SubqueueChanges {
     CHANGES.with_borrow(|stack| stack.subqueues(slot))
 }
 
-/// Returns those of one sub-queue.
+/// Returns the changes of one sub-queue by the open transaction.
 pub fn pending_subqueue(slot: SlotId, subqueue: u64) -> SubqueueChange {
     CHANGES.with_borrow(|stack| stack.subqueue(slot, subqueue))
 }
 
-/// Runs `work`, which does `call` to tasks of a queue; triggers learn of the call.
+/// Runs `work`, which performs `call` on tasks of a queue; triggers see the call.
 pub fn doing<T>(slot: SlotId, call: Call, work: impl FnOnce() -> T) -> T {
     let _before = Before(DOING.replace(Some((slot, call))));
     work()
 }
 
-/// Runs user code, whose own changes are not part of the call that it runs in.
+/// Runs user code, whose changes are not part of the enclosing call.
 pub fn aside<T>(work: impl FnOnce() -> T) -> T {
     let _before = Before(DOING.replace(None));
     work()
@@ -198,7 +198,7 @@ pub fn has_changed_extension() -> bool {
     NOTED.get().extension
 }
 
-/// Records whether the extension is installed as the transaction is about to commit.
+/// Records whether the extension is installed when the transaction is about to commit.
 pub fn note_installed(is_installed: bool) {
     note_beyond(|noted| noted.installed = is_installed);
 }

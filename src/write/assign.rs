@@ -1,4 +1,5 @@
-//! The rules of [`xqueue_core::statement::rule`] as values, for the direct path: assignments, and the tasks they apply to.
+//! The rules of [`xqueue_core::statement::rule`] for the direct path: the values that tasks get, and which tasks they
+//! apply to.
 
 use crate::queue::{Arguments, Queue};
 use crate::server::row::Row;
@@ -8,20 +9,20 @@ use crate::server::value::Value;
 use xqueue_core::field::Field;
 use xqueue_core::statement::rule::{Applies, Assigned, Assignment, Length};
 
-/// Values by the numbers of their columns.
+/// Values with their column numbers.
 pub type Values<'m> = Vec<(i16, Option<Value<'m>>)>;
 
-/// The assignments of one call.
+/// The values that one call assigns.
 pub struct Assignments<'m> {
-    /// The same for all tasks of the call.
+    /// Values that are equal for all tasks of the call.
     common: Values<'m>,
-    /// Those that depend on the task as it was.
+    /// Assignments that depend on the task's old row.
     own: Vec<Assignment>,
 }
 
 impl<'m> Assignments<'m> {
-    /// Evaluates what does not depend on a task. None where that is left to a statement, which also reports what is out
-    /// of range.
+    /// Evaluates the assignments that do not depend on a task. Returns None if a statement has to do it, which then
+    /// also reports values out of range.
     pub fn of(
         queue: &Queue,
         assignments: impl IntoIterator<Item = Assignment>,
@@ -54,12 +55,12 @@ impl<'m> Assignments<'m> {
         Some(Assignments { common, own })
     }
 
-    /// Returns the values that all tasks get.
+    /// Returns the values that all tasks of the call get.
     pub fn common(&self) -> &Values<'m> {
         &self.common
     }
 
-    /// Returns the values that a task gets; None if one is out of range.
+    /// Returns the values that one task gets. Returns None if a value is out of range.
     pub fn values(&self, queue: &Queue, old: &impl Row) -> Option<Values<'m>> {
         let mut values = self.common.clone();
         for Assignment { field, value, after_last } in &self.own {
@@ -90,8 +91,8 @@ fn depends_on_task(value: Assigned) -> bool {
     )
 }
 
-/// Returns whether a value can be computed of a task, besides those that are the same for all. Checks of domains are
-/// the statement's.
+/// Returns whether a value that depends on the task can be computed here. Only a statement checks the constraints of
+/// domains.
 fn is_known_of_task(queue: &Queue, field: Field, value: Assigned) -> bool {
     let column = queue.column_of(field);
     match value {
@@ -108,25 +109,25 @@ fn attempts(queue: &Queue, row: &impl Row) -> Option<i64> {
     queue.value_of(row, Field::Attempts).and_then(Value::try_integer)
 }
 
-/// Returns whether a task is to be buried if the attempt that it has begun fails.
+/// Returns whether a task is buried if its current attempt fails.
 fn is_last_attempt(queue: &Queue, row: &impl Row) -> bool {
     let limit = queue.features().limit().map_or(0, i64::from);
     let is_last = |attempts: i64| attempts > 0 && attempts.checked_rem(limit) == Some(0);
     attempts(queue, row).is_some_and(is_last)
 }
 
-/// Returns the delay before the next attempt, in microseconds.
+/// Returns the delay before the next attempt (µs).
 fn backoff(queue: &Queue, row: &impl Row) -> i64 {
     let Some(backoff) = queue.features().backoff() else { return 0 };
     let before = attempts(queue, row).map_or(0, |attempts| attempts.saturating_sub(1));
-    // The counter never restarts; these are the attempts of the present round.
+    // The counter of attempts never restarts; `done` counts only the current round.
     let done = queue.features().limit().map_or(before, |limit| before % i64::from(limit));
     let done = done.clamp(0, backoff.steps().into());
     let seconds = backoff.longest.min(backoff.first * backoff.factor.powf(done as f64));
     (seconds * 1e6).round_ties_even() as i64
 }
 
-/// Returns the reason of a task that is buried after its last attempt, cut to the length of its column.
+/// Returns the reason for burying a task after its last attempt, truncated to the length of the column.
 fn burial<'m>(queue: &Queue, why: &str, limit: u32, row: &impl Row) -> Option<Value<'m>> {
     let attempts = attempts(queue, row).map_or(String::new(), |attempts| attempts.to_string());
     let text = format!("{why} after attempt {attempts}, the limit is {limit}");
@@ -135,7 +136,7 @@ fn burial<'m>(queue: &Queue, why: &str, limit: u32, row: &impl Row) -> Option<Va
     Value::string(&text, queue.column_of(Field::Reason)?.oid)
 }
 
-/// Returns an argument in the type of the column: priorities are given as bigint.
+/// Returns an argument converted to the column's type: priorities are given as bigint.
 fn fitting<'m>(queue: &Queue, field: Field, value: Value<'m>) -> Option<Value<'m>> {
     match field {
         Field::Priority => Value::integer(value.to_integer(), queue.column_of(field)?.oid),
@@ -169,12 +170,12 @@ fn one_more<'m>(queue: &Queue, field: Field, old: &impl Row) -> Option<Value<'m>
     Value::integer(next, queue.column_of(field)?.oid)
 }
 
-/// Returns whether a verb applies to a task, for a verb of tasks of all sessions.
+/// Returns whether a verb that is not limited to the session's own tasks applies to a task.
 pub fn applies(queue: &Queue, verb: Applies, row: &impl Row) -> bool {
     !verb.own && is_in_state(queue, verb, row) && is_alive(queue, verb, row)
 }
 
-/// Returns the same for a verb of tasks that a session holds.
+/// Returns whether a verb applies to a task that this session holds.
 pub fn applies_to_own(queue: &Queue, verb: Applies, row: &impl Row, session: Uuid) -> bool {
     queue.value_of(row, Field::Owner).map(Value::to_uuid) == Some(session)
         && is_in_state(queue, verb, row)
@@ -186,7 +187,7 @@ pub fn is_in_state(queue: &Queue, verb: Applies, row: &impl Row) -> bool {
     status.is_some_and(|status| verb.states.include(status))
 }
 
-/// Returns whether the end of a task's life is yet to come, if the verb demands that.
+/// Returns whether a task has not expired yet, if the verb demands that.
 pub fn is_alive(queue: &Queue, verb: Applies, row: &impl Row) -> bool {
     !verb.alive || queue.instant_of(row, Field::Expires).is_none_or(|end| end > time::now())
 }

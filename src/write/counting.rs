@@ -1,4 +1,4 @@
-//! How the functions count their calls. The row triggers count the tasks that a statement changes.
+//! Counting the calls of functions. The row triggers count the tasks that a statement changes.
 
 use crate::error::Result;
 use crate::parts::leases::held;
@@ -7,7 +7,7 @@ use crate::transaction;
 use crate::transaction::begun;
 use xqueue_core::change::Call;
 
-/// Runs `work`, one statement that does `call` to tasks of a queue and says how many.
+/// Runs `work`, one statement that performs `call` on tasks of a queue and returns their number, and counts the call.
 pub fn run(queue: &Queue, call: Call, work: impl FnOnce() -> Result<usize>) -> Result<usize> {
     let counted = || {
         let tasks = transaction::doing(queue.slot, call, work)?;
@@ -20,7 +20,7 @@ pub fn run(queue: &Queue, call: Call, work: impl FnOnce() -> Result<usize>) -> R
     }
 }
 
-/// Counts `call` for a number of tasks. The trigger counts puts, since tasks may be put by hand.
+/// Counts `call` for a number of tasks. The trigger counts puts, because tasks can be inserted by hand.
 pub fn note(queue: &Queue, call: Call, tasks: usize) {
     if tasks == 0 || call == Call::Put {
         return;

@@ -1,8 +1,8 @@
-//! Direct path: take, ack, put and the worker's changes through the table access method, for tables without triggers,
-//! rules or row security of the user's.
+//! Direct path: put, take, ack and the worker's changes through the table access method, for tables without user
+//! triggers, rules or row security.
 //!
-//! The rules are those of [`xqueue_core::statement::rule`]; changes are recorded as the triggers would record them. What
-//! needs more is left to the statement path, and so is an ack that meets another transaction at its task.
+//! It follows the rules of [`xqueue_core::statement::rule`] and records changes as the triggers would record them. The
+//! statement path handles everything else, including an ack that meets another transaction at its task.
 
 mod ahead;
 mod search;
@@ -40,19 +40,19 @@ const FEW: usize = 200;
 /// The result of a take.
 pub struct Taken {
     pub rows: Rows<'static>,
-    /// There may be more, for a statement to find.
+    /// There can be more tasks, which only a statement can find.
     pub needs_statement: bool,
 }
 
-/// How the tasks of a group are found.
+/// How to find the tasks of a group.
 struct Way {
     direct: Rc<Direct>,
-    /// The index of the group's ready tasks in take order.
+    /// The index of the group's ready tasks, in take order.
     index: Oid,
 }
 
-/// Takes up to `count` of the ready tasks of a group: candidates that were read ahead, then those from the mark among
-/// the arguments on. The tasks are as the caller wants them; those that cannot be so are passed over.
+/// Takes up to `count` ready tasks of a group: first candidates that were read ahead, then tasks from the mark in the
+/// arguments on. The tasks are in the form that the caller wants; tasks that cannot be converted are passed over.
 pub fn take(
     queue: &Queue,
     group: Group,
@@ -126,8 +126,9 @@ pub fn take(
     Ok(Some(Taken { rows, needs_statement }))
 }
 
-/// Returns whether the writes of a take may be lost in a crash, which ends the session and gives its tasks back. The
-/// number of attempts has to last, and so has whatever a check, or a user's conversion to jsonb, may write.
+/// Returns whether a crash is allowed to lose the writes of a take: a crash ends the session, so the tasks are given
+/// back anyway. The number of attempts must survive, and so must anything that a check or a user's conversion to jsonb
+/// writes.
 fn is_passing(queue: &Queue, direct: &Direct, passed: &Passed) -> bool {
     queue.column_of(Field::Attempts).is_none()
         && !session::outlives_connection()
@@ -148,8 +149,7 @@ fn assignments_of_take<'m>(queue: &Queue, arguments: &Arguments<'m>) -> Option<A
     Assignments::of(queue, queue.sql.on_take(ttr), arguments)
 }
 
-/// Deletes, of the tasks with these keys, those up to the first that is not there to be acked by this
-/// session.
+/// Deletes the tasks with these keys, up to the first one that this session cannot ack.
 pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16]) -> Rows<'to> {
     let none = || Rows::of(vec![]);
     let is_fixed = xact::has_fixed_snapshot();
@@ -158,7 +158,7 @@ pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16]) -> Rows<'
     }
     let Some(direct) = queue.direct() else { return none() };
     let Some(index) = direct.key else { return none() };
-    // The index is opened for what is not where this session has written it.
+    // The index is opened only for a task that is not where this session wrote it.
     let Some(mut open) = direct.open(&[]) else { return none() };
     let delete_found = |found: &Found| {
         let is_own = applies_to_own(queue, Verb::Ack.applies(), found, session);
@@ -194,13 +194,13 @@ pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16]) -> Rows<'
     rows
 }
 
-/// Returns what the direct path of `put` needs, if it can be used.
+/// Returns the direct path for `put`, if it can be used.
 pub fn writer(queue: &Queue) -> Option<Rc<Direct>> {
     let is_allowed = !xact::has_fixed_snapshot() && privileges::may_insert_all(queue.table);
     queue.direct().filter(|direct| is_allowed && direct.inserts)
 }
 
-/// Puts tasks that have values for some columns; the call gives them more, and their state.
+/// Puts tasks that have values for some columns; the call adds further values, and the state.
 pub fn put(
     queue: &Queue,
     direct: &Direct,
@@ -219,7 +219,7 @@ pub fn put(
         row
     };
     let rows: Vec<_> = tasks.iter().map(insert).collect();
-    // While the table is open: a conversion to jsonb may need a snapshot.
+    // The table is still open, because a conversion to jsonb can need a snapshot.
     let rows = queue.in_form(rows.into_iter(), put.form);
     drop(open);
     transaction::note(queue.slot, |delta| delta.counters.call(Call::Put, rows.len()));
@@ -227,7 +227,7 @@ pub fn put(
     Ok(Some(rows))
 }
 
-/// Records that a task has moved from one state to another, as the row written last shows it.
+/// Records that a task has moved from one state to another, as the row written last shows.
 fn note_move(queue: &Queue, found: &Found, (from, to): (Status, Status), call: Call) {
     let tube = queue.tube_of(found);
     let place = |status| Place { status, tube };

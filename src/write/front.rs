@@ -1,4 +1,4 @@
-//! The priority of tasks that are put ahead of all others.
+//! The priority of tasks that are put in front of all others.
 
 use crate::error::{Error, Result};
 use crate::queue::{Arguments, Queue, Statement};
@@ -9,7 +9,8 @@ use pgrx::PgSqlErrorCode;
 use xqueue_core::position::Group;
 use xqueue_core::statement::Parameter;
 
-/// One less than the least of the ready tasks, and less than that of a task that says nothing.
+/// Returns a priority one less than the least of the ready tasks, but at most -1, so that it precedes tasks put without
+/// a priority.
 pub fn priority(queue: &Queue) -> Result<i64> {
     let groups = start::groups(queue, &Arguments::default());
     let least = groups.first().and_then(|group| least(queue, *group));
@@ -22,7 +23,7 @@ pub fn priority(queue: &Queue) -> Result<i64> {
     })
 }
 
-/// The next step where there is no such number.
+/// Returns the hint for the error that no lesser priority exists.
 pub fn hint(queue: &Queue) -> String {
     format!(
         "In front of the least priority of {} there may be no number left: raise the priorities of \
@@ -31,7 +32,7 @@ pub fn hint(queue: &Queue) -> String {
     )
 }
 
-/// The least priority of the ready tasks, of which none stands before the marks of `first`.
+/// Returns the least priority of the ready tasks. No ready task stands before the mark of `first`.
 fn least(queue: &Queue, first: Group) -> Option<i64> {
     let mut arguments = Arguments::default();
     let mut marked = false;

@@ -1,5 +1,5 @@
-//! The guard of taken tasks: an UPDATE by hand, as of a program that writes back a row it has read before, must not
-//! change the state or the owner of a task that another session has taken.
+//! The guard of taken tasks. An UPDATE by hand, for example by a program that writes back a row it has read earlier,
+//! must not change the state or the owner of a task that another session has taken.
 
 use crate::error::{Error, Result};
 use crate::parts::leases::{session, store};
@@ -13,8 +13,8 @@ use pgrx::PgSqlErrorCode;
 use xqueue_core::change::Call;
 use xqueue_core::status::Status;
 
-/// Refuses to take a task away from the session that has taken it, but for the calls that do so. `call`: the one that
-/// this session is executing, whose triggers may also change tasks.
+/// Refuses to take a task away from its session, except in the calls that do this. `call`: the call that this session
+/// is executing; its triggers can change tasks too.
 pub fn refuse_to_take_away(
     queue: &Queue,
     old: &Seen<impl Row>,

@@ -1,4 +1,4 @@
-//! How tasks are changed: by whichever statement or direct path, and what is noted of each change.
+//! Changing tasks: by statements or on the direct path, and recording each change.
 
 pub mod assign;
 pub mod counting;

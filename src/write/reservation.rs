@@ -1,4 +1,4 @@
-//! Room under a queue's capacity: reserved before tasks are put, see [`crate::parts::capacity`].
+//! Room under a queue's capacity. It is reserved before tasks are put, see [`crate::parts::capacity`].
 
 use crate::error::{Error, Result};
 use crate::parts::capacity::Answer;
@@ -12,25 +12,25 @@ use pgrx::PgSqlErrorCode;
 use std::time::Duration;
 use xqueue_core::slot_id::SlotId;
 
-/// Maximum wait for the tasks to be counted, as after the start of the server (µs).
+/// Maximum wait for the tasks to be counted, for example after the start of the server (µs).
 const PATIENCE: i64 = 10_000_000;
-/// Interval between looks whether they are.
+/// Interval between checks whether the tasks are counted.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A lack of room under the capacity.
 pub struct Lack {
     slot: SlotId,
-    /// The queue that lacks it.
+    /// Name of the queue.
     name: String,
-    /// Number of tasks.
+    /// Number of tasks that lack room.
     tasks: i64,
-    /// The caller has put already: producers that came later may be waiting for its end.
+    /// The caller has already put tasks: producers that came later are possibly waiting for its end.
     precedes: bool,
     /// Only the caller's own transaction could make room.
     is_for_good: bool,
 }
 
-/// Reserves room for `tasks` to be put, if the queue has a capacity. Returns the lack if there is not enough.
+/// Reserves room for `tasks` to be put, if the queue has a capacity. Returns a `Lack` if there is not enough room.
 pub fn reserve(queue: &Queue, tasks: i64) -> Result<Option<Lack>> {
     let Some(capacity) = queue.features().capacity() else { return Ok(None) };
     if tasks > capacity {
@@ -54,8 +54,8 @@ pub fn reserve(queue: &Queue, tasks: i64) -> Result<Option<Lack>> {
     }))
 }
 
-/// Reserves room for a row that has been inserted, unless the caller has done so before; refuses it
-/// if there is none. What another server has committed is not refused.
+/// Reserves room for a row that has been inserted, unless the caller has reserved it already. Refuses the row if there
+/// is no room, but never a row that replication applies.
 pub fn admit(queue: &Queue) -> Result<()> {
     let Some(capacity) = queue.features().capacity() else { return Ok(()) };
     let lacking = transaction::growth(queue.slot).lacking(0);
@@ -65,7 +65,7 @@ pub fn admit(queue: &Queue) -> Result<()> {
     Err(full(queue, capacity))
 }
 
-/// Gives back what this (sub)transaction has reserved and not used.
+/// Gives back the room that this (sub)transaction has reserved and not used.
 pub fn give_back(slot: SlotId) {
     let surplus = transaction::growth(slot).surplus();
     if surplus <= 0 {
@@ -81,8 +81,8 @@ pub fn give_back(slot: SlotId) {
     }
 }
 
-/// Waits until nothing is lacking; false if the deadline passes first. `again` repeats the call, given the queue's
-/// name; `end_transaction` ends the transaction before the sleep, where possible.
+/// Waits until there is room; returns false if the deadline passes first. `again` repeats the call, given the queue's
+/// name. `end_transaction` ends the transaction before the sleep, if possible.
 pub fn wait(
     mut lack: Option<Lack>,
     deadline: Deadline,
@@ -100,9 +100,9 @@ pub fn wait(
 }
 
 impl Lack {
-    /// Waits in the queue of producers until there is room, which is then reserved for this transaction, or another
-    /// reason to look again; false if the deadline passes first. `over_transaction_end` ends the transaction without
-    /// leaving the wait queue.
+    /// Waits in the queue of producers until there is room, which is then reserved for this transaction, or until there
+    /// is another reason to check again. Returns false if the deadline passes first. `over_transaction_end` ends the
+    /// transaction without leaving the wait queue.
     fn wait(&self, deadline: Deadline, over_transaction_end: impl FnOnce()) -> Result<bool> {
         if self.is_for_good || deadline.is_over() {
             return Ok(false);
@@ -121,7 +121,7 @@ impl Lack {
     }
 }
 
-/// Returns whether room for `tasks` more was reserved. Waits for the tasks to be counted.
+/// Returns whether room for `tasks` more was reserved. Waits until the tasks have been counted.
 fn is_reserved(queue: &Queue, tasks: i64, capacity: i64) -> Result<bool> {
     let mut deadline = None;
     loop {

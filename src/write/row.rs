@@ -1,4 +1,4 @@
-//! Records changes of rows for the end of the transaction.
+//! Records changes of rows until the end of the transaction.
 
 use crate::parts::clock;
 use crate::parts::leases::sessions::{self, Part};
@@ -19,7 +19,8 @@ use xqueue_core::status::Status;
 use xqueue_core::transaction::HeldChange;
 use xqueue_core::transaction::counters::Spent;
 
-/// Records that a row was there as `old`, and is there as `new`. `call`: the call that this session is executing.
+/// Records that a row has changed from `old` to `new`; None if it did not exist. `call`: the call that this session is
+/// executing.
 pub fn note<Old: Row, New: Row>(
     queue: &Queue,
     old: Option<Seen<Old>>,
@@ -32,7 +33,7 @@ pub fn note<Old: Row, New: Row>(
     let outcome = Outcome::of(call, status(from), status(to));
     let stand = new.as_ref().and_then(|new| stand(queue, new));
     let in_subqueue = new.as_ref().filter(|new| new.place.is_in_subqueue());
-    // A rollback gives back the task as a take found it, whatever a trigger has made of it.
+    // A rollback gives the task back as the take found it, even if a trigger has changed it.
     let before = old.as_ref().map_or(level::LAST, |old| queue.level_of(old.row));
     let in_subqueue = in_subqueue
         .map(|new| (queue.position_in_subqueue(new.row), queue.level_of(new.row).min(before)));
@@ -66,7 +67,8 @@ pub fn note<Old: Row, New: Row>(
     });
 }
 
-/// Returns how long a task was in the state that it leaves, since its row was last written, if it is taken or acked.
+/// Returns how long a task was in the state that it leaves, if it is taken or acked: the time since its row was last
+/// written.
 fn spent(
     old: &Seen<impl Row>,
     to: Option<Status>,
@@ -80,7 +82,7 @@ fn spent(
     Some((kind, clock::age(old.row.writer()?, time::now())?))
 }
 
-/// Records which sessions got and lost a task, if that has changed.
+/// Records which sessions have got and lost a task, if its session has changed.
 fn note_holder(queue: &Queue, old: Option<&Seen<impl Row>>, new: Option<&Seen<impl Row>>) {
     let (before, after) =
         (old.and_then(|old| holder(queue, old)), new.and_then(|new| holder(queue, new)));
@@ -93,7 +95,7 @@ fn note_holder(queue: &Queue, old: Option<&Seen<impl Row>>, new: Option<&Seen<im
         held::prepare(queue.slot);
         transaction::note(queue.slot, |delta| delta.leases.held.absorb(change));
     }
-    // Leases of identified sessions are not recorded, so a joined session is not noted.
+    // Leases of identified sessions are not counted, so a joined session needs no record.
     if let Some(other) = after.filter(|_| change.got == 0)
         && session::current_if_any() != Some(other)
         && !transaction::note(queue.slot, |delta| delta.leases.given.knows(other))
@@ -102,7 +104,7 @@ fn note_holder(queue: &Queue, old: Option<&Seen<impl Row>>, new: Option<&Seen<im
     }
 }
 
-/// Records that a task was given to another connection's session by hand, or got another key there.
+/// Records that another connection's session was given a task by hand, or that the key of its task was changed.
 fn note_given(queue: &Queue, session: Uuid) {
     let is_there = sessions::distrust(session);
     if process::replays() {
@@ -110,7 +112,7 @@ fn note_given(queue: &Queue, session: Uuid) {
     }
     transaction::note(queue.slot, |delta| delta.leases.given.add(session));
     if !is_there {
-        // The worker may be giving back its tasks.
+        // The worker is possibly giving back that session's tasks already.
         slot::invalidate(queue.slot);
     }
 }
@@ -121,7 +123,7 @@ pub(super) fn holder(queue: &Queue, seen: &Seen<impl Row>) -> Option<Uuid> {
     is_taken.then(|| queue.value_of(seen.row, Field::Owner).map(Value::to_uuid)).flatten()
 }
 
-/// Returns the position of a ready or buried task, if the queue has marks; sub-queues have their own.
+/// Returns the position of a ready or buried task, if the queue has marks. Sub-queues have marks of their own.
 fn stand(queue: &Queue, new: &Seen<impl Row>) -> Option<(Group, Position)> {
     let group = match new.place.status {
         Status::Ready if !new.place.is_in_subqueue() => queue.group_of(new.row, &new.place),

@@ -1,8 +1,8 @@
-//! A row of a queue's table as a change has seen it.
+//! A row of a queue's table as seen by a change.
 
 use xqueue_core::change::Place;
 
-/// A row of a queue's table, and where its task is.
+/// A row of a queue's table, with the state and tube of its task.
 pub struct Seen<'row, R> {
     pub place: Place,
     pub row: &'row R,

@@ -1,4 +1,4 @@
-//! Where a take begins to look: at the low-water marks, see [`queue`].
+//! The position where a take begins its search: the low-water mark, see [`crate::queue`].
 
 use crate::parts::slot;
 use crate::queue::{Arguments, Queue, Statement};
@@ -10,13 +10,13 @@ use xqueue_core::position::{FIRST, Group, Kind, LAST, Position};
 use xqueue_core::slot_id::SlotId;
 use xqueue_core::statement::{Parameter, Within};
 
-/// Returns the groups of tasks that a take looks at in turn: all, or those of the tube in `arguments`, at once or by
-/// priority.
+/// Returns the groups of tasks that a take searches in turn: all tasks, or those of the tube in `arguments`, as one
+/// group or one per priority.
 pub fn groups(queue: &Queue, arguments: &Arguments) -> Vec<Group> {
     let tube = queue.tube().zip(arguments.get(Parameter::Tube));
     let tube = tube.map(|(column, value)| queue.tube_named(value, column).hash);
     let at_once = vec![Group::Ready { tube, priority: None }];
-    // The transaction's own tasks are found whatever their priority.
+    // The transaction's own tasks are found regardless of their priority.
     let is_marked = queue.order.is_some() && (tube.is_none() || queue.tells_tubes);
     if !queue.by_priority || !is_marked || has_own(queue) {
         return at_once;
@@ -49,8 +49,8 @@ fn has_own(queue: &Queue) -> bool {
     transaction::lowest(queue.slot, Kind::Ready).is_some()
 }
 
-/// Sets in the arguments the position before which no task of a group is ready; false if it is not known. `tasks`:
-/// the number wanted. Raises the mark first when it is due.
+/// Sets in the arguments the position before which no task of a group is ready. Returns false if it is not known.
+/// `tasks`: the number of tasks wanted. Raises the mark first if it is due.
 pub fn start(queue: &Queue, group: Group, arguments: &mut Arguments, tasks: u32) -> bool {
     let from = from(queue, group, arguments, tasks).filter(|from| *from != FIRST);
     arguments.set_or_null(Parameter::Mark, None);
@@ -80,7 +80,7 @@ fn from(queue: &Queue, group: Group, arguments: &Arguments, tasks: u32) -> Optio
     Some(transaction::lowest(queue.slot, group.kind()).map_or(from, |own| own.min(from)))
 }
 
-/// Sets among the arguments where to begin to look for tasks of a group.
+/// Sets in the arguments where the search for a group's tasks begins.
 fn begin_at(queue: &Queue, group: Group, from: Position, arguments: &mut Arguments) -> Option<()> {
     if group == Group::Buried {
         let (priority, key) = queue.buried_at(from)?;
@@ -92,16 +92,16 @@ fn begin_at(queue: &Queue, group: Group, from: Position, arguments: &mut Argumen
     Some(())
 }
 
-/// Tasks that this transaction has taken, dug out or moved, and may give back by a rollback, would be missed; nor
-/// does a fixed snapshot show what others have put since.
+/// Returns whether this transaction is allowed to raise marks. Its search would miss tasks that it has taken, dug out
+/// or moved, which a rollback gives back. A fixed snapshot does not show tasks that others have put since.
 fn may_raise(queue: &Queue, tasks: Kind) -> bool {
     !xact::has_fixed_snapshot()
         && !transaction::hides(queue.slot, tasks)
         && !queue.may_be_changing()
 }
 
-/// Returns whether the candidates of a group that others have read ahead may be taken. The transaction's own tasks are
-/// not among them, and tasks of several priorities at once are in another order.
+/// Returns whether a take can use candidates of a group that others have read ahead. The transaction's own tasks are
+/// not among them, and a group of several priorities has another order.
 pub fn may_read_ahead(queue: &Queue, group: Group) -> bool {
     let is_ordered = match group {
         Group::Ready { tube, priority } => {
@@ -112,7 +112,7 @@ pub fn may_read_ahead(queue: &Queue, group: Group) -> bool {
     is_ordered && queue.order.is_some() && may_raise(queue, group.kind()) && !has_own(queue)
 }
 
-/// The statement's part for a group; gives the arguments that it takes.
+/// Returns the statement's condition for a group, and sets the arguments that it needs.
 pub fn within(group: Group, arguments: &mut Arguments) -> Within {
     let Group::Ready { tube, priority } = group else { return Within::Buried };
     if let Some(priority) = priority {
@@ -121,7 +121,7 @@ pub fn within(group: Group, arguments: &mut Arguments) -> Within {
     Within::Ready { tube: tube.is_some(), level: priority.is_some() }
 }
 
-/// Returns the position of the first task of a group from a position on.
+/// Returns the position of the first task of a group from a given position on.
 pub fn first(
     queue: &Queue,
     group: Group,
@@ -144,7 +144,7 @@ pub fn first(
 }
 
 /// Returns the priorities of ready tasks, of the tube in `arguments` if there is one, with the position of the first
-/// of each; up to the limit and one more.
+/// task of each. Returns at most one priority more than the limit.
 pub fn priority_scan_of(queue: &Queue, arguments: &Arguments) -> Option<Vec<(i64, Position)>> {
     let mut arguments = arguments.clone();
     let statement = Statement::NextLevel { tube: arguments.get(Parameter::Tube).is_some() };
@@ -165,7 +165,7 @@ pub fn priority_scan_of(queue: &Queue, arguments: &Arguments) -> Option<Vec<(i64
     Some(found)
 }
 
-/// A raise whose end is reported, after an error too.
+/// A raise whose end is reported on drop, also after an error.
 struct Raise {
     slot: SlotId,
     group: Group,
@@ -181,7 +181,7 @@ impl Drop for Raise {
     }
 }
 
-/// A priority scan whose end is reported, after an error too.
+/// A priority scan whose end is reported on drop, also after an error.
 struct PriorityScan {
     slot: SlotId,
     tube: Option<u64>,

@@ -1,5 +1,5 @@
-//! Takes from sub-queues, one task from each. Shared memory knows which sub-queues to look at, see
-//! [`xqueue_core::subqueues`]; only the table knows what can be taken there, in which order.
+//! Takes from sub-queues, one task from each. Shared memory knows which sub-queues are worth a look, see
+//! [`xqueue_core::subqueues`]. Only the table knows which tasks can be taken there, and in which order.
 
 mod level;
 mod look;
@@ -31,30 +31,30 @@ pub struct Take<'a> {
     pub arguments: Arguments<'a>,
 }
 
-/// The result of a look into a claimed sub-queue.
+/// The result of a take from a claimed sub-queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Taken,
-    /// Its first task is not available at present.
+    /// The first task is not available at present.
     Kept,
-    /// Its first task comes after those of others: it is back in the ring, in its place.
+    /// The first task comes after those of other sub-queues; the sub-queue is back in the ring, by its level.
     Later,
-    /// It had nothing to take. If that has changed since, it is back in the ring.
+    /// There was no task to take. If that has changed since, the sub-queue is back in the ring.
     Dropped,
 }
 
-/// A take's search for sub-queues that have something to take.
+/// A take's search for sub-queues that have a task to take.
 #[derive(Default)]
 struct Search {
-    /// Number of sub-queues of the ring still to be looked at.
+    /// Number of sub-queues of the ring that the take has yet to try.
     looks: u32,
     /// Sub-queues found in the table for which the ring has no room.
     spare: Vec<u64>,
     /// There was no room even for a claim.
     no_room: bool,
-    /// How often the end of the table's index has been reached.
+    /// Number of times that the end of the table's index was reached.
     ends: u32,
-    /// Where to continue, in a snapshot that cannot complete a ring.
+    /// Where to continue, in a snapshot that cannot complete the ring.
     part: Option<Scan>,
 }
 
@@ -65,7 +65,7 @@ impl Search {
 }
 
 impl Take<'_> {
-    /// Takes up to `count` tasks, or one from the only sub-queue that is wanted.
+    /// Takes up to `count` tasks, or one task if only one sub-queue is wanted.
     pub fn run(
         &mut self,
         spi: &Spi,
@@ -117,7 +117,7 @@ impl Take<'_> {
     ) -> Result<usize> {
         let slot = self.queue.slot;
         let mut taken = 0;
-        // Those whose first task is not available at present return to the ring.
+        // Sub-queues whose first task is not available at present return to the ring.
         let mut vain = Vec::new();
         let mut search = Search { looks: subqueues::waiting(slot), ..Search::default() };
         while taken < count {
@@ -159,8 +159,8 @@ impl Take<'_> {
         Ok(taken)
     }
 
-    /// Takes from the sub-queues known only to this transaction: those it has claimed, or made free by its acks, and
-    /// those it has put into.
+    /// Takes from the sub-queues that only this transaction knows: sub-queues that it has claimed, freed by its acks,
+    /// or put into.
     fn take_from_own(
         &mut self,
         spi: &Spi,
@@ -201,7 +201,8 @@ impl Take<'_> {
         Ok(found)
     }
 
-    /// Does the same if its first task is within a limit. One that is kept stays claimed.
+    /// Takes from a claimed sub-queue if its first task is within a limit. A sub-queue with the result `Kept` stays
+    /// claimed.
     fn try_claimed(
         &mut self,
         spi: &Spi,
@@ -211,7 +212,7 @@ impl Take<'_> {
     ) -> Result<Found> {
         let slot = self.queue.slot;
         let looked = self.look(spi, subqueue, limit, see)?;
-        // Changes that only this transaction sees may be undone, an old snapshot does not show new tasks, and row
+        // Changes that only this transaction sees can be rolled back, an old snapshot does not show new tasks, and row
         // security hides some.
         let sees_otherwise = || {
             transaction::pending_subqueue(slot, subqueue).is_seen_otherwise()
@@ -227,21 +228,22 @@ impl Take<'_> {
             }
             Looked::Locked => true,
             Looked::Nothing => sees_otherwise(),
-            // Another transaction may have the task's row locked.
+            // Another transaction might have locked the task's row.
             Looked::InVain => sees_otherwise() || self.is_takeable(spi, subqueue),
         };
         if !stays {
             give_back(self.queue, subqueue, Back::Away);
             return Ok(Found::Dropped);
         }
-        // Nothing is there, perhaps for this transaction only.
+        // This transaction sees no task, but other transactions possibly do.
         if looked == Looked::Nothing {
             subqueues::end_look(slot, subqueue, FIRST, UNKNOWN);
         }
         Ok(Found::Kept)
     }
 
-    /// A consumer that looks for one sub-queue in vain may have been woken in place of one that would take from any.
+    /// Wakes a consumer for the next sub-queue. The wake-up of a consumer that wants one sub-queue, and found no task
+    /// there, was possibly meant for a consumer that would take from any.
     fn pass_on(&self) {
         if let Some(mut queue) = slot::lock(self.queue.slot)
             && let Some(subqueue) = subqueues::next(self.queue.slot)
@@ -262,7 +264,7 @@ impl Take<'_> {
     }
 }
 
-/// Takes the task whose key `arguments` hold, by `take`, if no other of its sub-queue is in flight.
+/// Takes the task whose key `arguments` hold, by `take`, if no other task of its sub-queue is in flight.
 pub fn take_named(
     queue: &Queue,
     arguments: &Arguments,
@@ -275,7 +277,7 @@ pub fn take_named(
     });
     let Some(subqueue) = subqueue else { return Ok(0) };
     let take = || unless_hidden(queue, take);
-    // An exhausted sub-queue says nothing of a given task.
+    // Even in an exhausted sub-queue a given task can be there.
     if transaction::pending_subqueue(slot, subqueue).is_own() {
         return take();
     }
@@ -291,8 +293,8 @@ pub fn take_named(
     Ok(taken)
 }
 
-/// Runs `take`, which takes one task. Row security may hide one of the same sub-queue in flight: then only the unique
-/// index knows of it, and nothing is taken.
+/// Runs `take`, which takes one task. Row security can hide another task of the sub-queue that is in flight. Then only
+/// the unique index shows the conflict, and no task is taken.
 fn unless_hidden(queue: &Queue, take: impl FnOnce() -> Result<usize>) -> Result<usize> {
     if !queue.has_row_security {
         return take();
@@ -301,8 +303,8 @@ fn unless_hidden(queue: &Queue, take: impl FnOnce() -> Result<usize>) -> Result<
     xact::in_subtransaction_unless(code, take).unwrap_or(Ok(0))
 }
 
-/// Claims the sub-queue of a task taken by hand, or just moved from another sub-queue, so that no take waits in the
-/// unique index for the end of this transaction. Raises 23505 if another task of it is in flight.
+/// Claims the sub-queue of a task that was taken by hand or just moved from another sub-queue, so that no take waits in
+/// the unique index for the end of this transaction. Raises 23505 if another task of the sub-queue is in flight.
 pub fn claim_unless_own(queue: &Queue, place: &Place, row: &Tuple) {
     let Some(subqueue) = place.tube.filter(|tube| tube.is_subqueue).map(|tube| tube.hash) else {
         return;
@@ -312,10 +314,10 @@ pub fn claim_unless_own(queue: &Queue, place: &Place, row: &Tuple) {
     if is_take && transaction::pending_subqueue(slot, subqueue).is_own() {
         return;
     }
-    // Otherwise it is in use already, or there is no room.
+    // A failed claim means that the sub-queue is in use, or that there is no room.
     let claim = || subqueues::claim_by_hand(slot, subqueue);
     if transaction::note(slot, |delta| delta.subqueues.claim(claim)).is_err() {
-        // A concurrent take from it sees this, or is seen in the index.
+        // Either a concurrent take sees this mark, or this transaction sees the take's row in the index.
         subqueues::take_unclaimed(slot, subqueue);
     }
     if let Some(index) = queue.in_flight_index() {
@@ -323,7 +325,7 @@ pub fn claim_unless_own(queue: &Queue, place: &Place, row: &Tuple) {
     }
 }
 
-/// Returns a sub-queue that this transaction has claimed in vain.
+/// Gives back a sub-queue that this transaction has claimed without taking a task.
 fn give_back(queue: &Queue, subqueue: u64, to: Back) {
     transaction::note(queue.slot, |delta| delta.subqueues.unclaim(subqueue));
     if subqueues::give_back(queue.slot, subqueue, to)

@@ -1,8 +1,8 @@
-//! `time64`: keys made of the clock (µs), never twice the same.
+//! `time64`: keys made from the clock (µs), each one unique.
 //!
 //! The last key of each queue is in shared memory, so keys rise even if the clock is set back. After a restart they
-//! continue after the greatest key in the table. Keys that no clock can have produced do not count: producers may
-//! give any key, and there is none after the greatest bigint.
+//! continue after the greatest key in the table. Keys that no clock could have made do not count: producers can insert
+//! any key, and no key follows the greatest bigint.
 
 use crate::error::{Error, Result};
 use crate::parts::leases::session;
@@ -21,7 +21,7 @@ sql_functions! {
 fn time64_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let table = call.require(arg::time64::queue)?;
-    // The primary makes greater ones meanwhile, which are not known here.
+    // The primary makes greater keys meanwhile, which are not known here.
     if xact::in_recovery() {
         let name = queue::display_name(table);
         return Err(Error::on_standby(format!("cannot make a key of queue \"{name}\"")));
@@ -41,11 +41,11 @@ fn time64_impl(call: &Call) -> Result<Option<Value<'_>>> {
     key.map(|key| Some(Value::int8(key))).ok_or_else(|| queue::not_a_queue(table))
 }
 
-/// A hundred years, in microseconds: no clock is wrong by more. Keys stay below 2^53 even so, up to which programs
-/// may read numbers of json as floating point.
+/// A hundred years (µs): no clock is wrong by more. Even then keys stay below 2^53, the limit for programs that read
+/// JSON numbers as floating point.
 const FARTHEST_AHEAD: i64 = 36_525 * 86_400_000_000;
 
-/// Makes the keys of a queue go on after the greatest that is there and may have been made of a clock.
+/// Makes later keys greater than the greatest key in the table that a clock could have made.
 pub fn learn(queue: &Queue) {
     if queue.key.first().is_none_or(|key| !types::is_integer(key.base)) {
         return;

@@ -1,4 +1,4 @@
-//! The triggers of a queue's table: every change of a row, by any means, changes the counters.
+//! The triggers of a queue's table. They record every change of a row, by the queue's functions or by hand.
 
 use crate::error::{Error, Result};
 use crate::queue::{self, Queue};
@@ -23,10 +23,10 @@ sql_functions! {
         => registry_changed_impl;
 }
 
-/// AFTER INSERT, UPDATE, DELETE, for each row. Without the library's shared memory there is nothing
-/// to count: it is counted when the server runs with it again.
+/// Runs AFTER INSERT, UPDATE or DELETE for each row. Without the library's shared memory nothing is counted; the rows
+/// are counted when the server runs with it again.
 fn row_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
-    // The server fires a statement's triggers row by row without serving them.
+    // The server does not check for interrupts between the rows of a statement's triggers.
     process::serve_interrupts();
     let firing = Firing::of(call, Timing::AfterRow)?;
     if !shared_memory::is_available() {
@@ -35,7 +35,7 @@ fn row_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     let Some(queue) = queue::find(firing.table())? else { return Ok(firing.unchanged()) };
     nesting::refuse_too_deep(|| queue.name.clone())?;
     let row = firing.row();
-    // A value that stands for no state may have been there before the queue was.
+    // A row from before the table became a queue can have a value that stands for no state.
     let (old, new) = match firing.event() {
         Event::Insert => (None, Some((queue.place_of(&row)?, row))),
         Event::Update => {
@@ -72,7 +72,7 @@ fn seen(row: &Option<(Place, Tuple)>) -> Option<Seen<'_, Tuple>> {
     row.as_ref().map(|(place, row)| Seen { place: *place, row })
 }
 
-/// Calls the user's function with a task and what has happened to it.
+/// Calls the user's function with a task and the event that happened to it.
 fn call_hook(hook: &str, row: &Tuple, event: &str, queue: &Queue) -> Result<()> {
     let task = row.to_record();
     let hint = || {
@@ -94,8 +94,8 @@ fn call_hook(hook: &str, row: &Tuple, event: &str, queue: &Queue) -> Result<()> 
     Ok(())
 }
 
-/// BEFORE INSERT, for each row that differs from what `put` would insert: a ready task with a future `runat` waits; a
-/// task without an end of life gets the default one.
+/// Runs BEFORE INSERT for each row that differs from the rows of `put`. A ready task with a future `runat` becomes
+/// waiting; a task without an expiry gets the default one.
 fn row_arrives_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     let firing = Firing::of(call, Timing::BeforeInsertRow)?;
     if !shared_memory::is_available() {
@@ -127,7 +127,7 @@ fn row_arrives_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     Ok(firing.with_columns(&values))
 }
 
-/// AFTER TRUNCATE.
+/// Runs AFTER TRUNCATE.
 fn truncated_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     let firing = Firing::of(call, Timing::AfterTruncate)?;
     if shared_memory::is_available()
@@ -138,7 +138,7 @@ fn truncated_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     Ok(Some(Value::ignored()))
 }
 
-/// After any change of the registry: the worker is to read it again.
+/// Runs after any change of the registry and asks the worker to read it again.
 fn registry_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     Firing::of(call, Timing::AfterStatement)?;
     if shared_memory::is_available() {

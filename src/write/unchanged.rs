@@ -1,4 +1,4 @@
-//! Tasks that a statement has returned and not changed: a trigger of the table has kept their state.
+//! Tasks that a statement has returned without changing them, because a user's trigger or policy kept their state.
 
 use crate::error::{Error, OrRaise, Result};
 use crate::queue::{self, Queue};
@@ -12,7 +12,7 @@ use xqueue_core::status::Status;
 
 pub const CODE: PgSqlErrorCode = PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
 
-/// Returns the error for a task, as people read its key.
+/// Returns the error for a task, given the text of its key.
 pub fn error(task: &str) -> Error {
     Error::new(CODE, message(task))
         .hint("A trigger or a row security policy of the table has kept it.")
@@ -26,7 +26,7 @@ fn message(task: &str) -> String {
     format!("task {task} was left unchanged")
 }
 
-/// Refuses tasks, among those that a statement has returned, whose state is not right.
+/// Raises an error if a statement has returned a task whose state is wrong.
 pub fn refuse(queue: &Queue, rows: &Rows, is_right: impl Fn(Status) -> bool) -> Result<()> {
     match find(queue, rows, is_right) {
         Some(task) => Err(error(&task).detail(format!("Queue \"{}\".", queue.name))),
@@ -34,10 +34,10 @@ pub fn refuse(queue: &Queue, rows: &Rows, is_right: impl Fn(Status) -> bool) -> 
     }
 }
 
-/// Returns the first task, among those that a statement has returned, whose state is not right.
+/// Returns the key of the first task returned by a statement whose state is wrong.
 pub fn find(queue: &Queue, rows: &Rows, is_right: impl Fn(Status) -> bool) -> Option<String> {
     let tasks = (0..rows.len()).filter_map(|row| rows.value(row, 1));
-    // Only code of a user's makes it otherwise.
+    // Only user code causes that.
     let mut tasks = tasks.filter(|_| queue.may_refuse);
     tasks.find_map(|task| {
         let fields = record::fields(task).or_raise();

@@ -1,5 +1,4 @@
-//! `uuidv7`: keys of feature id = uuid on servers that make no UUIDs of version 7 themselves, those before PostgreSQL
-//! 18.
+//! `uuidv7`: makes the keys of feature id = uuid on servers before PostgreSQL 18, which cannot make UUIDs of version 7.
 
 use crate::error::Result;
 use crate::server::function::Call;
@@ -19,7 +18,7 @@ thread_local! {
 }
 
 fn uuidv7_impl(_: &Call) -> Result<Option<Value<'_>>> {
-    // A clock before 1970 leaves the order to the steps.
+    // With a clock before 1970 the clock's steps alone keep the order.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (clock, uuid) = CLOCK.get().step(now.as_nanos(), process::random());
     CLOCK.set(clock);

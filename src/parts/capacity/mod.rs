@@ -8,19 +8,19 @@ use crate::parts::slot::QueueGuard;
 use xqueue_core::transaction::Growth;
 
 impl QueueGuard {
-    /// Reserves room for `tasks` more, for a transaction that has changed the queue by `growth` and holds a lock on
-    /// the table under which `capacity` cannot change.
+    /// Reserves room for `tasks` more, for a transaction that has changed the queue by `growth`. It holds a lock on the
+    /// table under which `capacity` cannot change.
     pub fn reserve(&mut self, tasks: i64, capacity: i64, growth: &Growth) -> Answer {
         let known = self.capacity.capacity;
         if known != Some(capacity) && !growth.redefines {
             self.set_capacity(Some(capacity));
         }
-        // A transaction that has room is not queued behind producers that may be waiting for it to end.
+        // A transaction that has room does not wait behind producers that are possibly waiting for its end.
         if growth.reserved == 0 && self.has_producers() {
             return Answer::Full;
         }
         let room = self.capacity.of(capacity);
-        // A transaction that has emptied the table holds it exclusively.
+        // A transaction that has emptied the table has it locked exclusively.
         let answer = match growth.replaces {
             true if room.fits(0, tasks) => Answer::Reserved,
             true => Answer::Full,
@@ -32,7 +32,7 @@ impl QueueGuard {
         answer
     }
 
-    /// Returns reserved room that was not used.
+    /// Gives back reserved room that was not used.
     pub fn give_back(&mut self, tasks: i64) {
         if tasks > 0 {
             self.capacity.reserved -= tasks;
@@ -46,14 +46,14 @@ impl QueueGuard {
         self.capacity.prepared += tasks;
     }
 
-    /// Sets the capacity. Producers that wait for more room than there can ever be are woken to find out.
+    /// Sets the capacity. Producers that wait for more room than the capacity are woken to find out.
     pub(in crate::parts) fn set_capacity(&mut self, capacity: Option<i64>) {
         self.capacity.capacity = capacity;
         self.turn_away(capacity.unwrap_or(i64::MAX));
         self.grant();
     }
 
-    /// Returns whether waiting producers may be granted room for `tasks` more.
+    /// Returns whether waiting producers can be granted room for `tasks` more.
     pub(in crate::parts) fn has_room(&self, tasks: i64) -> bool {
         self.capacity.capacity.is_none()
             || self.capacity.answer(self.total(), tasks) == Answer::Reserved

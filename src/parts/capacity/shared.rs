@@ -1,19 +1,26 @@
-//! Room under a queue's capacity. Producers reserve it first; committed and reserved tasks together never exceed the
-//! capacity, so what will be committed does not either.
+//! Room under a queue's capacity. Producers reserve it before they put.
+//!
+//! Invariant: committed and reserved tasks together never exceed the capacity, so the committed tasks never exceed it
+//! either. It survives these races:
+//!
+//! 1. Producers compete for the last room: each reserves it under the queue's lock.
+//! 2. A prepared transaction ends unnoticed: its room stays reserved until a recount has seen its tasks.
+//! 3. The server starts while transactions prepared earlier are open: no room is given until they have ended and the
+//!    tasks have been counted.
 
-/// Room of a queue.
+/// The room of a queue.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Capacity {
     /// Maximum number of tasks; None: unlimited.
     pub(in crate::parts) capacity: Option<i64>,
-    /// Reserved by open transactions, and granted to producers that have not noticed yet.
+    /// Room reserved by open transactions, or granted to producers that have not noticed yet.
     pub(in crate::parts) reserved: i64,
-    /// Reserved by prepared transactions.
+    /// Room reserved by prepared transactions.
     pub(super) prepared: i64,
-    /// Part of `prepared` whose transactions have ended: the next recount sees their tasks.
+    /// The part of `prepared` whose transactions have ended: the next recount sees their tasks.
     resolved: i64,
-    /// The counters, with what is reserved, bound the number of tasks.
+    /// The counters plus the reserved room are an upper bound of the number of tasks.
     counted: bool,
     survivors: Survivors,
 }
@@ -22,7 +29,7 @@ pub struct Capacity {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 enum Survivors {
-    /// Not looked for yet.
+    /// Not searched for yet.
     #[default]
     Unknown,
     Open,
@@ -33,11 +40,11 @@ enum Survivors {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     Reserved,
-    /// There is none, or other producers have waited longer.
+    /// There is no room, or other producers have waited longer.
     Full,
     /// The tasks have not been counted since the server started.
     Uncounted,
-    /// They cannot be counted: a transaction prepared before the server started is open.
+    /// The tasks cannot be counted: a transaction prepared before the server started is open.
     Unresolved,
 }
 
@@ -46,12 +53,12 @@ impl Capacity {
         Capacity { capacity, ..Capacity::default() }
     }
 
-    /// Returns the same room under another capacity.
+    /// Returns this room under another capacity.
     pub(super) fn of(self, capacity: i64) -> Capacity {
         Capacity { capacity: Some(capacity), ..self }
     }
 
-    /// Returns whether `tasks` more fit beside `committed` ones and what is reserved.
+    /// Returns whether `tasks` more fit, given the `committed` ones and the reserved room.
     pub(in crate::parts) fn fits(&self, committed: i64, tasks: i64) -> bool {
         let limit = self.capacity.unwrap_or(i64::MAX);
         committed + self.reserved + self.prepared + tasks <= limit
@@ -66,7 +73,7 @@ impl Capacity {
         }
     }
 
-    /// Applies a recount; `for_good`: no other one has been requested meanwhile.
+    /// Applies a recount. `for_good`: no other recount has been requested meanwhile.
     pub(in crate::parts) fn count(&mut self, for_good: bool) {
         self.counted |= for_good;
         if for_good {
@@ -79,7 +86,7 @@ impl Capacity {
         (self.counted, self.survivors) = (true, Survivors::None);
     }
 
-    /// Discards the count: rows may have come that were not counted.
+    /// Discards the count, because uncounted rows might have been added.
     pub(in crate::parts) fn distrust(&mut self) {
         self.counted = false;
     }
@@ -88,7 +95,8 @@ impl Capacity {
         self.prepared
     }
 
-    /// Applies the end of the prepared transactions that had reserved `room`, and of all before the server started.
+    /// Notes that the prepared transactions that had reserved `room`, and all from before the server started, have
+    /// ended.
     pub(in crate::parts) fn resolve(&mut self, room: i64) {
         (self.resolved, self.survivors) = (room, Survivors::None);
     }
@@ -131,7 +139,7 @@ mod tests {
         room.count(true);
         assert_eq!(room.prepared(), 4);
         room.resolve(4);
-        // Another is prepared before the tasks of the first are counted.
+        // Another transaction is prepared before the tasks of the first one are counted.
         room.prepared += 1;
         room.count(false);
         assert_eq!(room.prepared(), 5);

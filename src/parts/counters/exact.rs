@@ -1,12 +1,12 @@
-//! Whether counters are exact: not while a prepared transaction may have changed the table, while a recount is
-//! pending, or while triggers do not report every change.
+//! Whether counters are exact. They are not exact while a prepared transaction might have changed the table, while a
+//! recount is pending, or while triggers do not report every change.
 
 use crate::parts::slot::QueueGuard;
 use xqueue_core::change::Counts;
 use xqueue_core::transaction::CounterChange;
 
 impl QueueGuard {
-    /// Applies what a transaction has committed.
+    /// Applies the counter changes of a committed transaction.
     pub(in crate::parts) fn commit_counters(&mut self, now: i64, change: &CounterChange) {
         if let Some(tracked) = change.tracked {
             self.counters.tracked = tracked;
@@ -22,8 +22,8 @@ impl QueueGuard {
         (self.counters.recount, self.counters.exact) = (true, false);
     }
 
-    /// Notes whether triggers report every change, as found by a caller that holds a lock against changes of
-    /// triggers. Earlier changes were not counted.
+    /// Notes whether triggers report every change. The caller holds a lock that keeps triggers from changing. If they
+    /// report every change now but did not before, a recount is requested for the earlier changes.
     pub fn find_tracked(&mut self, tracked: bool) {
         let is_news = tracked && !self.counters.tracked;
         self.counters.tracked = tracked;
@@ -35,7 +35,8 @@ impl QueueGuard {
         self.counters.recount
     }
 
-    /// Notes that the caller waits for the recount. True if this is news, of which the worker has to be told.
+    /// Notes that the caller waits for the recount. Returns true if the worker does not know this yet and has to be
+    /// notified.
     pub fn await_recount(&mut self) -> bool {
         !std::mem::replace(&mut self.counters.awaited, true)
     }

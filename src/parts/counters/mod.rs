@@ -1,4 +1,4 @@
-//! Counters: how many tasks a queue has in each state, and what was done to them.
+//! Counters: the number of tasks of a queue in each state, and of the calls and transitions that changed them.
 
 mod exact;
 #[allow(unsafe_code, reason = "shared memory")]
@@ -20,10 +20,10 @@ impl QueueGuard {
         self.counters.tasks.iter().sum()
     }
 
-    /// Returns how many consumers have something to take, as far as is known.
+    /// Returns the known number of consumers that could take a task now.
     pub(in crate::parts) fn ready(&self) -> u32 {
         match self.table.has_subqueues {
-            // A sub-queue offers its first task only.
+            // A sub-queue offers only its first task.
             true if self.has_ready() => subqueues::waiting(self.id()).max(1),
             true => 0,
             false => {
@@ -36,12 +36,12 @@ impl QueueGuard {
         self.may_have(Status::Taken)
     }
 
-    /// Returns whether there may be committed tasks in a state.
+    /// Returns whether there can be committed tasks in a state.
     pub fn may_have(&self, status: Status) -> bool {
         !self.counters.exact || self.counters.tasks[status as usize] != 0
     }
 
-    /// Returns whether there may be something to take.
+    /// Returns whether there can be a task to take.
     pub fn has_ready(&self) -> bool {
         let has_ready = self.counters.tasks[Status::Ready as usize] != 0;
         has_ready && (!self.table.has_subqueues || subqueues::may_have_some(self.id()))

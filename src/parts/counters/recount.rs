@@ -1,7 +1,13 @@
 //! Recounts: counting a queue's tasks while other transactions change them.
 //!
-//! A recount counts what a snapshot sees. A transaction that commits meanwhile adds its changes to `since` if the
-//! snapshot does not see them. The count and `since` add up to the truth.
+//! Invariant: the count plus `since` equals the number of committed tasks. It survives these races:
+//!
+//! 1. A transaction commits while the recount reads the table. It adds its changes to `since` if the recount's snapshot
+//!    does not see it; otherwise its rows are in the count.
+//! 2. A transaction is visible to the snapshot, but has not updated the counters yet. [`is_ahead`] detects it; the
+//!    recount waits, or its rows would be counted twice.
+//! 3. The table is emptied: only changes from then on count.
+//! 4. A prepared transaction ends unnoticed: the result is uncertain.
 
 use crate::parts::leases::sessions;
 use crate::parts::slot::QueueGuard;
@@ -15,22 +21,22 @@ use xqueue_core::change::Counts;
 use xqueue_core::slot_id::SlotId;
 use xqueue_core::transaction::counters::{CounterChange, add};
 
-/// Maximum concurrent recounts by `check`, which any role may call.
+/// Maximum number of concurrent recounts by `check`, which any role is allowed to call.
 const CHECKS: usize = 16;
-/// Maximum of these for one role, as they take as long as its tables are large.
+/// Maximum number of concurrent recounts by `check` for one role: a recount of a large table takes long.
 const CHECKS_OF_ROLE: usize = 4;
-/// Maximum concurrent recounts; those that renew counters have areas of their own.
+/// Maximum number of concurrent recounts; those that renew counters have areas of their own.
 pub const LIMIT: usize = 2 * CHECKS;
 
-/// An area to publish a recount in. All zeros: free.
+/// An area in which a recount is published. All zeros: free.
 #[repr(C)]
 pub struct Area {
-    /// Role of the recount, `RENEWAL` for one that renews counters, 0: free.
+    /// Role of the recount, or `RENEWAL` if the recount renews counters; 0 while the area is free.
     holder: AtomicU32,
     published: UnsafeCell<Published>,
 }
 
-// SAFETY: what is published is guarded by the lock of the queue that it is published for.
+// SAFETY: the published state is guarded by the lock of the queue that it is published for.
 unsafe impl Sync for Area {}
 
 /// A recount as committing transactions see it.
@@ -44,7 +50,7 @@ struct Published {
     replaced: bool,
     /// The counters will be set to the result.
     renews: bool,
-    /// A prepared transaction may have changed the table since the snapshot, unnoticed.
+    /// A prepared transaction might have changed the table unnoticed since the snapshot.
     doubtful: bool,
 }
 
@@ -52,13 +58,13 @@ struct Published {
 unsafe impl Zeroed for Area {}
 
 pub(in crate::parts) static AREAS: Shared<Area> = Shared::new();
-/// Transactions in progress of each area's snapshot, in parts of equal length.
+/// Transactions in progress in each area's snapshot, in sections of equal length.
 pub(in crate::parts) static IN_PROGRESS: Shared<AtomicU32> = Shared::new();
 
 /// Holder of an area that renews counters.
 const RENEWAL: u32 = u32::MAX;
 
-/// An area that this process has claimed; freed on drop, or when the process ends.
+/// An area that this process has claimed. It is freed on drop, or when the process ends.
 pub struct Claim(usize);
 
 /// A recount in progress.
@@ -73,8 +79,8 @@ thread_local! {
 }
 
 impl QueueGuard {
-    /// Begins a recount; takes its snapshot under the queue's lock. `renews`: the counters are set to the result, and
-    /// a recount requested meanwhile is another one.
+    /// Begins a recount and takes its snapshot under the queue's lock. `renews`: the counters are set to the result,
+    /// and a request that arrives meanwhile leads to another recount.
     pub fn begin_recount(
         &mut self,
         claim: Claim,
@@ -100,7 +106,7 @@ impl QueueGuard {
         (Recount { claim }, snapshot)
     }
 
-    /// Ends a recount whose snapshot saw `counted`. Returns the tasks as of now, and whether they are certain.
+    /// Ends a recount whose snapshot saw `counted`. Returns the number of tasks as of now, and whether it is certain.
     pub fn end_recount(&mut self, recount: &Recount, counted: Counts) -> (Counts, bool) {
         let index = recount.claim.0;
         let Some(published) = self.published(index) else { return (counted, false) };
@@ -115,7 +121,7 @@ impl QueueGuard {
         (counts, is_certain)
     }
 
-    /// Makes the recounts in progress uncertain: a prepared transaction ends unnoticed.
+    /// Makes the recounts in progress uncertain, because a prepared transaction can end unnoticed.
     pub(in crate::parts) fn doubt_recounts(&mut self) {
         for index in 0..LIMIT {
             if let Some(published) = self.published(index) {
@@ -144,7 +150,7 @@ impl QueueGuard {
         }
     }
 
-    /// Returns what is published of a recount of this queue; None if the area is not this queue's.
+    /// Returns the published state of a recount of this queue; None if the area does not belong to it.
     fn published(&mut self, index: usize) -> Option<&mut Published> {
         let is_own = self.counters.recounts & (1 << index) != 0;
         let area = &AREAS.get()[index];
@@ -161,14 +167,14 @@ impl Published {
     }
 }
 
-/// Returns whether a snapshot with these bounds does not see `xid`. `is_between`: it was in progress.
+/// Returns whether a snapshot with these bounds does not see `xid`. `is_between`: whether `xid` was in progress.
 fn hides((xmin, xmax): (u32, u32), xid: u32, is_between: impl FnOnce() -> bool) -> bool {
     let precedes = |a: u32, b: u32| (a.wrapping_sub(b) as i32) < 0;
     !precedes(xid, xmin) && (!precedes(xid, xmax) || is_between())
 }
 
-/// Returns whether a transaction that the snapshot sees has not updated the counters yet and would be counted twice.
-/// It does so within moments.
+/// Returns whether the snapshot sees a transaction that has not updated the counters yet, whose tasks would be counted
+/// twice. It updates them within moments.
 pub fn is_ahead(snapshot: &Snapshot) -> bool {
     let InProgress { xmin, xmax, others } = snapshot.in_progress();
     let is_other = |xid| others.iter().any(|other| u32::from(*other) == xid);
@@ -176,15 +182,15 @@ pub fn is_ahead(snapshot: &Snapshot) -> bool {
 }
 
 impl Area {
-    /// Claims an area for a role's check; None if too many are running, or too many of that role's.
+    /// Claims an area for a role's check. Returns None if too many checks are running, in total or for that role.
     pub fn claim_for_check(role: u32) -> Option<Claim> {
         let claim = Area::claim(0..CHECKS, role)?;
         let is_roles = |index: &usize| areas()[*index].holder.load(Ordering::Acquire) == role;
-        // Of several concurrent claims all may be refused, but none exceeds the limit.
+        // Concurrent claims of one role can all be refused, but they never exceed the limit.
         ((0..CHECKS).filter(is_roles).count() <= CHECKS_OF_ROLE).then_some(claim)
     }
 
-    /// Claims an area for renewing counters; None if all are in use.
+    /// Claims an area for renewing counters. Returns None if all are in use.
     pub fn claim_for_renewal() -> Option<Claim> {
         Area::claim(CHECKS..LIMIT, RENEWAL)
     }
@@ -221,8 +227,7 @@ fn give_up_on_exit(_argument: u32) {
     }
 }
 
-/// Withdraws a recount after an error: the queue forgets the area before it is used again, and requests another
-/// recount.
+/// Withdraws a recount after an error. The queue forgets the area before it is reused, and requests another recount.
 fn give_up() {
     if let Some((index, slot)) = CLAIMED.take()
         && let Some(mut queue) = crate::parts::slot::lock(slot)
@@ -236,7 +241,7 @@ fn areas() -> &'static [Area] {
     AREAS.get()
 }
 
-/// Returns the transactions in progress of an area; written before it is published.
+/// Returns the transactions in progress in an area's snapshot; they are written before the area is published.
 fn xids(area: usize) -> &'static [AtomicU32] {
     let all = IN_PROGRESS.get();
     let count = all.len() / LIMIT;

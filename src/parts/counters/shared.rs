@@ -14,24 +14,24 @@ pub struct Shared {
     pub(super) waits: Histogram,
     pub(super) works: Histogram,
     pub(super) rates: Rates,
-    /// Tubes have or had statistics of their own.
+    /// Tubes have statistics of their own, or had them.
     pub(in crate::parts) counts_tubes: bool,
-    /// The slot's element of those holds something of this queue.
+    /// The slot's element for counted tubes is in use.
     pub(super) has_tubes: bool,
-    /// The counters are equal to the table.
+    /// The counters match the table.
     pub(in crate::parts) exact: bool,
     /// The table's triggers report every change.
     pub(super) tracked: bool,
     /// A recount is needed.
     pub(in crate::parts) recount: bool,
-    /// It is waited for: the worker counts this queue before others.
+    /// A process waits for the recount: the worker counts this queue before others.
     pub(super) awaited: bool,
-    /// Bit i: the recount in area i is of this queue.
+    /// Bit i is set if the recount in area i is one of this queue.
     pub(super) recounts: u32,
 }
 
 impl Shared {
-    /// Returns counters that wait for their first recount.
+    /// Returns the counters of a queue that waits for its first recount.
     pub(in crate::parts) fn uncounted() -> Shared {
         Shared {
             tasks: Tasks::default(),
@@ -50,7 +50,7 @@ impl Shared {
         }
     }
 
-    /// Applies what a transaction has committed, but for tubes.
+    /// Applies the changes of a committed transaction, except those of tubes.
     pub(super) fn commit(&mut self, now: i64, change: &CounterChange) {
         if change.replaces {
             self.tasks = Tasks::default();

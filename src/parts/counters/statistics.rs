@@ -1,4 +1,4 @@
-//! What views and metrics show of a queue: counters, names, the worker's last failure.
+//! The statistics of a queue for views and metrics: counters, names, the worker's last failure.
 
 use crate::parts::slot::QueueGuard;
 use crate::server::time;
@@ -10,15 +10,15 @@ use xqueue_core::histogram::Histogram;
 use xqueue_core::options::TUBES_COUNTED;
 use xqueue_core::status::{Status, Tasks};
 
-/// What statistics and metrics read of a queue.
+/// A copy of a queue's statistics.
 #[derive(Clone, Debug)]
 pub struct Statistics {
     pub tasks: Tasks,
     pub calls: Calls,
     pub transitions: Transitions,
-    /// How long tasks had been ready when they were taken.
+    /// How long tasks were ready before they were taken.
     pub waits: Histogram,
-    /// How long tasks had been taken when they were acked.
+    /// How long tasks were taken before they were acked.
     pub works: Histogram,
     pub last_minute: Flow,
     pub tubes: [Tube; TUBES_COUNTED],
@@ -29,7 +29,8 @@ pub struct Statistics {
     /// Room reserved by open and prepared transactions.
     pub reserved: i64,
     pub exact: bool,
-    /// Last failure of the worker, a task that takes pass over, or else what the table lacks, and when that was found.
+    /// The last failure of the worker, or a task that takes pass over, or a defect of the table; with the time when it
+    /// was found.
     pub error: Option<(Text<ERROR_LENGTH>, i64)>,
 }
 
@@ -52,7 +53,7 @@ impl QueueGuard {
         }
     }
 
-    /// Resets the counters of calls and transitions, and the histograms; numbers of tasks stay.
+    /// Resets the counters of calls and transitions, and the histograms; the numbers of tasks stay.
     pub fn reset_statistics(&mut self) {
         self.counters.calls = Calls::default();
         self.counters.transitions = Transitions::default();
@@ -61,12 +62,12 @@ impl QueueGuard {
         self.of_tubes().reset_transitions();
     }
 
-    /// Returns the names for metrics: database, schema, table.
+    /// Returns the names that metrics show: database, schema, table.
     pub fn names(&self) -> [Text<NAME_LENGTH>; 3] {
         self.shown.names.map(Text)
     }
 
-    /// Returns the names of the tubes with statistics of their own, longer ones shortened.
+    /// Returns the names of the tubes with statistics of their own, truncated if too long.
     pub fn tube_names(&self) -> [Text<NAME_LENGTH>; TUBES_COUNTED] {
         self.tubes().names()
     }
@@ -75,18 +76,18 @@ impl QueueGuard {
         if self.counters.has_tubes { self.apart.tubes } else { &CountedTubes::NONE }
     }
 
-    /// Returns the tubes with statistics of their own, to be changed.
+    /// Returns the tubes with statistics of their own, for changing them.
     pub(super) fn of_tubes(&mut self) -> OfTubes<'_> {
         OfTubes { are_there: &mut self.queue.counters.has_tubes, counted: self.apart.tubes }
     }
 
-    /// Returns since when the oldest task was ready as the metrics were last asked for, if one still is.
+    /// Returns since when the oldest task had been ready at the last request for metrics, unless no task is ready now.
     pub fn ready_since(&self) -> Option<i64> {
         let is_ready = self.counters.tasks[Status::Ready as usize] > 0;
         Some(self.shown.ready_since).filter(|since| is_ready && *since != 0)
     }
 
-    /// `version`: that of before it was looked for.
+    /// Records since when the oldest task has been ready. `version`: the version from before the scan for it.
     pub fn set_ready_since(&mut self, since: Option<i64>, version: i64) {
         (self.shown.ready_since, self.shown.ready_at) = (since.unwrap_or(0), version);
     }
@@ -95,15 +96,15 @@ impl QueueGuard {
         self.shown.ready_since = 0;
     }
 
-    /// Returns whether tasks are ready of which it is not known since when, as some have changed.
+    /// Returns whether there are ready tasks and the recorded age is outdated because tasks have changed since.
     pub fn is_ready_since_outdated(&self) -> bool {
         self.has_ready() && (self.shown.ready_at != self.version() || !self.counters.tracked)
     }
 
-    /// Returns a number that is another one once tasks have changed.
+    /// Returns a number that differs after tasks have changed.
     pub fn version(&self) -> i64 {
         let changes: i64 = self.counters.transitions.iter().flatten().sum();
-        // Of a table that was emptied no transitions are counted.
+        // The emptying of a table counts no transitions.
         changes.wrapping_shl(20).wrapping_add(self.counters.tasks[Status::Ready as usize])
     }
 
@@ -131,12 +132,12 @@ impl QueueGuard {
         self.shown.clear_error();
     }
 
-    /// Records a task that a take has passed over.
+    /// Records a task that a take had to pass over.
     pub fn set_refused(&mut self, refused: &str) {
         self.queue.shown.set_refused(self.apart.problems, refused, time::now());
     }
 
-    /// Records what the table lacks; an empty text if nothing.
+    /// Records a defect of the table, such as a missing index; an empty text if there is no defect.
     pub fn set_lack(&mut self, lack: &str) {
         self.queue.shown.set_lack(self.apart.problems, lack, time::now());
     }

@@ -1,4 +1,4 @@
-//! Sessions whose connections have left them: the worker gives back what they hold.
+//! Departed sessions, whose connections have left them: the worker gives back the tasks that they hold.
 
 use crate::parts::locks::{DirectoryLock, directory};
 use crate::server::shared_memory::{Guarded, Zeroed};
@@ -7,20 +7,20 @@ use xqueue_core::slot_id::SlotId;
 
 /// Maximum number of recorded sessions; beyond it the worker compares all owners with live sessions.
 const SESSIONS: usize = 4096;
-/// Maximum number of queues in which one is known to hold tasks; beyond it the worker looks into all with taken tasks.
+/// Maximum number of queues recorded per session; beyond it the worker searches all queues that have taken tasks.
 const QUEUES: usize = 4;
 
 /// A session whose connection has left it.
 #[derive(Clone, Debug)]
 pub struct DepartedSession {
     pub uuid: Uuid,
-    /// It may outlive its connections.
+    /// The session can outlive its connections.
     pub identified: bool,
-    /// None if they are not known.
+    /// The queues in which it can hold tasks; None if they are not known.
     pub held: Option<HeldLeases>,
 }
 
-/// The queues in which a session may hold tasks.
+/// The queues in which a session can hold tasks.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct HeldLeases {
@@ -34,7 +34,7 @@ impl HeldLeases {
     const NONE: HeldLeases =
         HeldLeases { since: 0, queues: [SlotId { index: 0, generation: 0 }; QUEUES], count: 0 };
 
-    /// None if there are too many.
+    /// Returns None if there are too many queues.
     pub(in crate::parts) fn of(queues: &[SlotId], since: u64) -> Option<HeldLeases> {
         let mut held = HeldLeases { since, count: queues.len() as u32, ..HeldLeases::NONE };
         held.queues.get_mut(..queues.len())?.copy_from_slice(queues);
@@ -72,7 +72,7 @@ unsafe impl Zeroed for DepartedSessions {}
 pub(in crate::parts) static DEPARTED: Guarded<DepartedSessions, DirectoryLock> = Guarded::new();
 
 impl DepartedSessions {
-    /// Adds a session of a database, with its leases if they are known. False if the list is full.
+    /// Adds a session of a database, with its leases if they are known. Returns false if the list is full.
     pub(in crate::parts) fn push(
         &mut self,
         database: u32,
@@ -86,7 +86,8 @@ impl DepartedSessions {
         true
     }
 
-    /// Discards a session's recorded leases; the worker looks into all queues. False if the session is not listed.
+    /// Discards a session's recorded leases; the worker then searches all queues. Returns false if the session is not
+    /// listed.
     pub(in crate::parts) fn distrust(&mut self, uuid: Uuid) -> bool {
         let mut entries = self.entries[..self.count as usize].iter_mut();
         let entry = entries.find(|entry| entry.uuid == uuid);
@@ -112,7 +113,7 @@ impl DepartedSessions {
 /// Removes and returns the listed sessions of a database.
 pub fn drain(database: u32) -> Vec<DepartedSession> {
     let count = DEPARTED.get(&directory())[0].count as usize;
-    // A session listed from here on wakes the worker once more.
+    // A session that is listed after this wakes the worker again.
     let mut drained = Vec::with_capacity(count);
     if count > 0 {
         DEPARTED.get_mut(&mut directory())[0].drain(database, &mut drained);

@@ -1,5 +1,5 @@
-//! Invalidation epochs: numbers of events after which a session may not know all leases it holds, counted over all
-//! queues.
+//! Invalidation epochs: numbers of the events after which a session does not necessarily know all leases it holds. They
+//! are counted over all queues.
 
 use crate::parts::locks::{Directory, DirectoryLock, directory};
 use crate::server::shared_memory::{Guarded, Zeroed};
@@ -7,7 +7,7 @@ use crate::server::shared_memory::{Guarded, Zeroed};
 /// Epoch of all queues.
 #[repr(C)]
 pub struct Epoch {
-    /// Number of such events.
+    /// Number of events so far.
     number: u64,
     /// There is or was a queue whose triggers do not report every change.
     has_untracked: bool,

@@ -1,8 +1,9 @@
-//! How many tasks this connection's own session holds, for each queue. When the session ends, the worker looks for its
-//! tasks in these queues, and in none if it holds none, however many it has acked.
+//! The number of tasks that this connection's own session holds, per queue. When the session ends, the worker searches
+//! only these queues for its tasks. A session that holds no tasks needs no search, no matter how many it has acked.
 //!
-//! A number can be too large, because a task that another session gives back is not subtracted. It is never too small:
-//! code that takes tasks without recording them calls [`forget`] or [`crate::parts::leases::sessions::distrust`].
+//! Invariant: a number is never too small. Code that takes tasks without recording them calls [`forget`] or
+//! [`crate::parts::leases::sessions::distrust`]. A number can be too large, because a task that another session gives
+//! back is not subtracted.
 
 use crate::parts::leases::sessions;
 use crate::parts::slot;
@@ -13,14 +14,14 @@ use xqueue_core::transaction::HeldChange;
 
 thread_local! {
     static HELD: RefCell<Vec<(SlotId, u64)>> = const { RefCell::new(Vec::new()) };
-    /// The session may hold unrecorded tasks.
+    /// The session can hold unrecorded tasks.
     static UNKNOWN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Number of queues whose memory is kept from one transaction to the next.
+/// Maximum number of entries kept from one transaction to the next; beyond it, entries without leases are freed.
 const QUEUES_KEPT: usize = 8;
 
-/// Allocates what `commit` needs for a queue.
+/// Allocates the entry that `commit` needs for a queue.
 pub fn prepare(slot: SlotId) {
     staying(|| {
         HELD.with_borrow_mut(|held| {
@@ -31,7 +32,7 @@ pub fn prepare(slot: SlotId) {
     });
 }
 
-/// Applies what a transaction has committed. Must neither allocate nor fail.
+/// Applies the lease changes of a committed transaction. Must neither allocate nor fail.
 pub fn commit(slot: SlotId, change: HeldChange) {
     if change == HeldChange::default() {
         return;
@@ -42,7 +43,7 @@ pub fn commit(slot: SlotId, change: HeldChange) {
     });
 }
 
-/// Records that the session may hold unrecorded tasks.
+/// Records that the session can hold unrecorded tasks.
 pub fn forget() {
     UNKNOWN.set(true);
 }
@@ -56,7 +57,7 @@ pub(super) fn transaction_ended() {
     });
 }
 
-/// Returns the existing queues in which the session may hold tasks; None if they are not known.
+/// Returns the existing queues in which the session can hold tasks; None if they are not known.
 pub(super) fn queues() -> Option<Vec<SlotId>> {
     let holding = HELD.with_borrow(|held| {
         let holding = held.iter().filter(|(slot, count)| *count > 0 && slot::lock(*slot).is_some());
@@ -65,7 +66,7 @@ pub(super) fn queues() -> Option<Vec<SlotId>> {
     (!UNKNOWN.get()).then_some(holding)
 }
 
-/// Returns the maximum number of leases; None if it is not known.
+/// Returns the number of leases, which can be too large; None if it is not known.
 pub fn count() -> Option<u64> {
     let sum = HELD.with_borrow(|held| held.iter().map(|(_, count)| count).sum());
     (!UNKNOWN.get()).then_some(sum)
@@ -77,8 +78,8 @@ pub(super) fn clear() {
     HELD.with_borrow_mut(Vec::clear);
 }
 
-/// Returns the number of leases in a queue, for which the worker looks when the session ends; None if it looks in any
-/// case.
+/// Returns the number of leases in a queue. The worker searches the queue for that many when the session ends. Returns
+/// None if the worker searches it in any case.
 pub fn known_in(slot: SlotId) -> Option<u64> {
     let epoch = slot::lock(slot)?.epoch();
     let is_sure = sessions::own_is_sure_since() >= Some(epoch) && !UNKNOWN.get();

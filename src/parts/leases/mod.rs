@@ -14,7 +14,7 @@ pub mod store;
 use crate::parts::slot::QueueGuard;
 
 impl QueueGuard {
-    /// Returns the queue's invalidation epoch; triggers that are off are not part of it.
+    /// Returns the queue's invalidation epoch. Disabled triggers do not raise it.
     pub fn epoch(&self) -> u64 {
         self.leases.epoch
     }

@@ -1,7 +1,8 @@
 //! The session that this connection acts for: it holds the tasks that the connection takes.
 //!
 //! Each connection has a session of its own, which ends with it. An identified session outlives its connections by a
-//! time of grace, see [`store`]; a connection joins one for good or until the end of its transaction.
+//! grace period, see [`store`](crate::parts::leases::store). A connection joins an identified session permanently, or
+//! until the end of its transaction.
 
 use crate::error::{Error, Result};
 use crate::parts::leases::held;
@@ -18,18 +19,18 @@ thread_local! {
     static OWN: Cell<Option<Session>> = const { Cell::new(None) };
     static JOINED: Cell<Option<Session>> = const { Cell::new(None) };
     static LOCAL: Cell<Option<Local>> = const { Cell::new(None) };
-    /// The worker is woken at the end of the transaction, when it can see the change.
+    /// A session was opened or joined. The worker is woken at the end of the transaction, when it can see the change.
     static CHANGED: Cell<bool> = const { Cell::new(false) };
     static EXIT_WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A session that this connection may act for.
+/// A session that this connection is allowed to act for.
 #[derive(Clone, Copy)]
 pub struct Session {
     pub uuid: Uuid,
     /// Role that it belongs to.
     pub role: Oid,
-    /// Role for which the right to act for it was last checked.
+    /// Role for which the right to use the session was last checked.
     checked: Oid,
 }
 
@@ -41,7 +42,7 @@ struct Local {
     renew_at: i64,
 }
 
-/// Refuses to go on if the library was not loaded at server start.
+/// Raises an error if the library was not loaded at server start.
 pub fn require_loaded() -> Result<()> {
     if shared_memory::is_available() { Ok(()) } else { Err(Error::not_loaded()) }
 }
@@ -49,13 +50,13 @@ pub fn require_loaded() -> Result<()> {
 /// In order of precedence.
 const ACTS_FOR: [Part; 3] = [Part::Local, Part::Joined, Part::Own];
 
-/// Returns the session that this connection acts for, and registers it: what it takes from now on is given back when
-/// it ends.
+/// Returns the session that this connection acts for, and registers it. When the session ends, the tasks that it takes
+/// from now on are given back.
 pub fn current() -> Result<Uuid> {
     Ok(acting()?.uuid)
 }
 
-/// Returns the same with the role that it belongs to.
+/// Returns the session that this connection acts for, with the role that it belongs to.
 pub fn acting() -> Result<Session> {
     refuse_restricted()?;
     let known = ACTS_FOR.into_iter().find_map(|part| Some((part, session(part)?)));
@@ -67,8 +68,9 @@ pub fn acting() -> Result<Session> {
     }
 }
 
-/// Refuses code that must not reach the connection around it, such as an index expression: what it takes would stay
-/// with that connection, and what it gives back is in progress there. In a worker of ours there is no such connection.
+/// Refuses code that must not reach the session of the connection that runs it, such as an index expression. The tasks
+/// that such code takes would stay with that connection, and it could give back tasks that are in progress there. A
+/// worker of xqueue has no such connection.
 pub fn refuse_restricted() -> Result<()> {
     if !matches!(user::rights(), Rights::Restricted) || worker::is_own() {
         return Ok(());
@@ -80,12 +82,12 @@ pub fn refuse_restricted() -> Result<()> {
     .hint("Call it as a statement of its own, not in REFRESH MATERIALIZED VIEW, ANALYZE or an index expression."))
 }
 
-/// Returns the session that this connection acts for, if it has acted for one yet.
+/// Returns the session that this connection acts for, if it has acted for one already.
 pub fn current_if_any() -> Option<Uuid> {
     ACTS_FOR.into_iter().find_map(joined)
 }
 
-/// Returns the session that was joined in this way, if there is one.
+/// Returns the session that the connection joined as `part`, if there is one.
 pub fn joined(part: Part) -> Option<Uuid> {
     session(part).map(|session| session.uuid)
 }
@@ -99,17 +101,17 @@ fn session(part: Part) -> Option<Session> {
     }
 }
 
-/// Returns the connection's own session, if there is one, for the role that the connection acts as.
+/// Returns the connection's own session, if there is one, after checking that the current role is allowed to use it.
 pub fn own() -> Result<Option<Session>> {
     OWN.get().map(|session| check(Part::Own, session, user::outer())).transpose()
 }
 
-/// Checks whether the connection, whose role has changed, may act for a session.
+/// Checks whether the connection, whose role has changed, is allowed to act for a session.
 fn check(part: Part, session: Session, role: Oid) -> Result<Session> {
     let mut session = Session { checked: role, ..session };
     let login = user::authenticated();
     let is_own = part == Part::Own;
-    // A session used by several roles may be joined by none of them.
+    // If several roles use a session, none of them can join it.
     if is_own
         && role != session.role
         && session.role != login
@@ -131,7 +133,7 @@ fn check(part: Part, session: Session, role: Oid) -> Result<Session> {
     Ok(session)
 }
 
-/// Returns the error for a role that may not act for a session.
+/// Returns the error for a role that is not allowed to act for a session.
 pub fn denied(uuid: Uuid) -> Error {
     Error::new(
         PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
@@ -144,7 +146,7 @@ pub fn is_joined_to(uuid: Uuid) -> bool {
     ACTS_FOR.into_iter().any(|part| joined(part) == Some(uuid))
 }
 
-/// Returns whether the session that this connection acts for may outlive it, with its leases.
+/// Returns whether the session that this connection acts for can outlive it, with its leases.
 pub fn outlives_connection() -> bool {
     is_joined() || sessions::own_is_identified()
 }
@@ -154,7 +156,7 @@ pub fn is_joined() -> bool {
     [Part::Local, Part::Joined].into_iter().any(|part| joined(part).is_some())
 }
 
-/// Opens the connection's own session, for the role that it acts as.
+/// Opens the connection's own session for the current role.
 fn open_own(role: Oid) -> Result<Session> {
     if worker::is_own() {
         return Err(Error::new(
@@ -170,8 +172,8 @@ fn open_own(role: Oid) -> Result<Session> {
     Ok(session)
 }
 
-/// Joins an identified session of a role of which the current one is a member, for good or until the end of the
-/// transaction, in place of the one joined before in this way.
+/// Joins an identified session of a role that the current role is a member of, permanently or until the end of the
+/// transaction. The session joined before as the same `part` is left.
 pub fn join(part: Part, uuid: Uuid, role: Oid) {
     watch_exit();
     if joined(part) == Some(uuid) {
@@ -187,19 +189,19 @@ pub fn join(part: Part, uuid: Uuid, role: Oid) {
     }
 }
 
-/// Sets the instant before which the lease of the session joined for this transaction need not be renewed.
+/// Sets the instant before which the lease of the session joined for this transaction needs no renewal.
 pub fn set_renewal(instant: i64) {
     LOCAL.set(LOCAL.get().map(|local| Local { renew_at: instant, ..local }));
 }
 
-/// Attaches this connection to a session before it is checked whether it may join it, so that the session does not
-/// end meanwhile.
+/// Attaches this connection to a session before checking whether the connection is allowed to join it, so that the
+/// session does not end in between.
 pub fn propose(uuid: Uuid) {
     watch_exit();
     sessions::attach(Part::Candidate, uuid, user::outer().into(), true);
 }
 
-/// Ends what `propose` began. The worker is asked to check the lease of a session that may not be joined.
+/// Ends the attachment that `propose` began. If the session must not be joined, the worker is asked to check its lease.
 pub fn withdraw(may_join: bool) {
     sessions::detach(Part::Candidate, false, None);
     if !may_join {
@@ -207,7 +209,7 @@ pub fn withdraw(may_join: bool) {
     }
 }
 
-/// Leaves the session that was joined in this way.
+/// Leaves the session that the connection joined as `part`.
 pub fn leave(part: Part) {
     let left = match part {
         Part::Own => OWN.take().is_some(),
@@ -239,24 +241,24 @@ pub fn transaction_ended() {
     }
 }
 
-/// Leaves all sessions. The leases of the connection's own are given back, unless it is identified. The next use
-/// opens another.
+/// Leaves all sessions. The leases of the connection's own session are given back, unless it is identified. The next
+/// use opens a new session.
 pub fn end() {
     [Part::Local, Part::Joined, Part::Own].into_iter().for_each(leave);
     sessions::detach(Part::Candidate, false, None);
 }
 
-/// Returns the process that a session's identifier was made for.
+/// Returns the process that made a session's identifier.
 pub fn pid(uuid: Uuid) -> i32 {
     i32::from_be_bytes([uuid[0], uuid[1], uuid[2], uuid[3]])
 }
 
-/// Returns a new identifier, from which this process can be read.
+/// Returns a new identifier that contains this process's pid.
 pub fn new_uuid() -> Uuid {
     uuid_of(process::pid(), process::random())
 }
 
-/// A uuid of version 8: the process in the first four bytes, the rest random.
+/// Makes a uuid of version 8: the pid in the first four bytes, random bits in the others.
 fn uuid_of(pid: i32, random: [u8; 16]) -> Uuid {
     let mut uuid = random;
     uuid[..4].copy_from_slice(&pid.to_be_bytes());
@@ -271,8 +273,8 @@ fn watch_exit() {
     }
 }
 
-/// Runs at every end of the process short of a crash. Its transaction is over, so the rows are free; the worker gives
-/// them back, since what blocks here cannot be cancelled.
+/// Runs at every end of the process except a crash. The transaction has ended, so the rows are unlocked. The worker
+/// gives the tasks back, because a wait in this callback could not be cancelled.
 fn ended(_argument: u32) {
     end();
 }

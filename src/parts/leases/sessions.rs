@@ -1,4 +1,13 @@
-//! Sessions in shared memory: which process is attached to which, and which were left.
+//! Sessions in shared memory: which processes are attached to which sessions, and which sessions were left.
+//!
+//! Everything is guarded by the directory's lock, except [`Flags`]. The races:
+//!
+//! 1. A connection's own session is identified while the connection commits takes without a flush. Each side sets its
+//!    flag and then reads the other's: either the commit is flushed, or [`identify`] waits until it has ended.
+//! 2. A recount sees a transaction whose callback has not updated the counters yet. [`set_committing`] publishes the
+//!    transaction before it is visible, and [`any_committing`] lets the recount wait for it.
+//! 3. A session is given a task by hand after it has ended. [`look_after`], called after the commit, lists it for the
+//!    worker again unless a connection is attached to it.
 
 use crate::parts::leases::departed::{DEPARTED, HeldLeases};
 use crate::parts::leases::epoch;
@@ -11,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use xqueue_core::slot_id::SlotId;
 
-/// How a connection came to a session; at most one of each kind.
+/// How a connection came to a session; it has at most one session of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The connection's own.
@@ -20,7 +29,7 @@ pub enum Part {
     Joined,
     /// Joined until the end of the transaction.
     Local,
-    /// To be joined, if that is allowed.
+    /// Checked for permission before it is joined.
     Candidate,
 }
 
@@ -32,7 +41,7 @@ pub struct Session {
     attached: [Attached; PARTS],
     database: u32,
     pid: i32,
-    /// The connection's own session may hold unrecorded tasks.
+    /// The connection's own session can hold unrecorded tasks.
     own_is_distrusted: bool,
     /// Invalidation epoch at session start.
     epoch: u64,
@@ -41,11 +50,11 @@ pub struct Session {
 /// State of a process that is accessed without the lock, at the index of the process.
 #[repr(C)]
 pub struct Flags {
-    /// Transaction that is committing changes of queues and has not updated the counters yet; 0 if there is none.
+    /// Transaction that is committing changes of queues and has not updated the counters yet; otherwise 0.
     committing: AtomicU32,
     /// The connection's own session has been identified.
     own_is_identified: AtomicBool,
-    /// A commit is in progress that relies on the session not being identified.
+    /// A commit in progress relies on the session not being identified.
     is_passing: AtomicBool,
 }
 
@@ -61,10 +70,10 @@ pub(in crate::parts) static FLAGS: Shared<Flags> = Shared::new();
 #[derive(Clone, Copy)]
 struct Attached {
     live: bool,
-    /// It may outlive the connection: it is in the table `xqueue.session`.
+    /// The session can outlive the connection: it is in the table `xqueue.session`.
     identified: bool,
     uuid: Uuid,
-    /// Role that the own session belongs to, or as which another one was joined.
+    /// Role that the connection's own session belongs to, or the role that joined another session.
     role: u32,
 }
 
@@ -86,8 +95,8 @@ pub fn attach(part: Part, uuid: Uuid, role: u32, identified: bool) {
     }
 }
 
-/// Leaves a session. The lease of one joined until the end of the transaction is looked after only with `renews`.
-/// `queues`: where the own session may hold tasks, if that is known.
+/// Leaves a session. The worker checks the lease of a session joined until the end of the transaction only with
+/// `renews`. `queues`: the queues in which the own session can hold tasks, if they are known.
 pub fn detach(part: Part, renews: bool, queues: Option<&[SlotId]>) {
     let mut directory = directory();
     let (epoch, has_untracked) = epoch::now(&directory);
@@ -99,7 +108,7 @@ pub fn detach(part: Part, renews: bool, queues: Option<&[SlotId]>) {
     }
     let Attached { uuid, identified, .. } = *attached;
     let since = session.epoch;
-    // Other connections that joined it may have taken more.
+    // Other connections that joined the session might have taken more tasks.
     let is_known = !identified && !session.own_is_distrusted;
     let held = queues.filter(|_| is_known).and_then(|queues| HeldLeases::of(queues, since));
     let is_sure = since == epoch && !has_untracked;
@@ -110,8 +119,8 @@ pub fn detach(part: Part, renews: bool, queues: Option<&[SlotId]>) {
     requests::look_for_departed(&mut directory, database, is_kept);
 }
 
-/// Records that a connection's own session may hold unrecorded tasks. False if there is no such session, or no
-/// longer.
+/// Records that a connection's own session can hold unrecorded tasks. Returns false if the session does not exist, or
+/// has ended and is no longer listed.
 pub fn distrust(uuid: Uuid) -> bool {
     let mut directory = directory();
     match find_own(&mut directory, uuid) {
@@ -123,7 +132,7 @@ pub fn distrust(uuid: Uuid) -> bool {
     }
 }
 
-/// Hands a session that was given tasks to the worker, unless a connection is attached to it. Must neither allocate
+/// Reports a session that was given tasks to the worker, unless a connection is attached to it. Must neither allocate
 /// nor fail.
 pub fn look_after(uuid: Uuid) {
     let (mut directory, database) = (directory(), u32::from(process::database()));
@@ -136,13 +145,13 @@ pub fn look_after(uuid: Uuid) {
     if sessions.any(is_attached) {
         return;
     }
-    // It may have been identified before its end.
+    // The session might have been identified before its end.
     let is_kept = DEPARTED.get_mut(&mut directory)[0].push(database, (uuid, true), None);
     requests::look_for_departed(&mut directory, database, is_kept);
 }
 
-/// Returns the invalidation epoch since which this connection's own session knows its leases; None if it does not, or
-/// outlives the connection.
+/// Returns the invalidation epoch since which this connection's own session knows its leases. Returns None if it does
+/// not know them, or outlives the connection.
 pub fn own_is_sure_since() -> Option<u64> {
     let directory = directory();
     let session = SESSIONS.get(&directory).get(process::index() as usize)?;
@@ -157,7 +166,8 @@ pub fn role_of_own(uuid: Uuid) -> Option<u32> {
     find_own(&mut directory, uuid).map(|(_, session)| session.attached[Part::Own as usize].role)
 }
 
-/// Hands this connection's own session to another role. False, and nothing done, if it may outlive the connection.
+/// Hands this connection's own session to another role. Returns false, and changes nothing, if the session can outlive
+/// the connection.
 pub fn give_own_to(role: u32) -> bool {
     let mut directory = directory();
     let mut sessions = SESSIONS.get_mut(&mut directory).iter_mut();
@@ -169,19 +179,19 @@ pub fn give_own_to(role: u32) -> bool {
     !own.identified
 }
 
-/// Records that a connection's own session, which belongs to `role`, may outlive it. False if there is no such
-/// session, or no longer.
+/// Records that a connection's own session, which belongs to `role`, can outlive it. Returns false if the session does
+/// not exist, or has ended.
 pub fn identify(uuid: Uuid, role: u32) -> bool {
     let Some(process) = note_identified(uuid, role) else { return false };
-    // What the session commits from here on is flushed; what it was committing without a flush comes before the
-    // commit of the identifying transaction, which flushes it too.
+    // The session's later commits are flushed. A commit without a flush that is in progress precedes the commit of the
+    // identifying transaction in the WAL, and is flushed with it.
     while flags(process).is_passing.load(Ordering::SeqCst) {
         latch::wait(latch::Reason::Other, Some(Duration::from_millis(1)), false);
     }
     true
 }
 
-/// Returns the index of the connection's process.
+/// Marks the session as identified and returns the index of the connection's process.
 fn note_identified(uuid: Uuid, role: u32) -> Option<usize> {
     let mut directory = directory();
     let (process, session) = find_own(&mut directory, uuid)?;
@@ -194,7 +204,7 @@ fn note_identified(uuid: Uuid, role: u32) -> Option<usize> {
     Some(process)
 }
 
-/// Returns the connection to this database whose own session this is.
+/// Returns the connection to this database that owns the session.
 fn find_own(directory: &mut Directory, uuid: Uuid) -> Option<(usize, &mut Session)> {
     let database = u32::from(process::database());
     SESSIONS.get_mut(directory).iter_mut().enumerate().find(|(_, session)| {
@@ -203,8 +213,8 @@ fn find_own(directory: &mut Directory, uuid: Uuid) -> Option<(usize, &mut Sessio
     })
 }
 
-/// Records that this process's transaction begins to commit changes of queues, or, with 0, that the counters include
-/// them.
+/// Records that this process's transaction begins to commit changes of queues. With 0 it records that the counters
+/// include them.
 pub fn set_committing(xid: u32) {
     flags(process::index() as usize).committing.store(xid, Ordering::SeqCst);
 }
@@ -218,13 +228,13 @@ pub fn any_committing(is_seen: impl Fn(u32) -> bool) -> bool {
         .any(|xid| xid != 0 && is_seen(xid))
 }
 
-/// Returns whether this connection's own session may outlive it; any session may have made it so.
+/// Returns whether this connection's own session can outlive it; any session might have identified it.
 pub fn own_is_identified() -> bool {
     flags(process::index() as usize).own_is_identified.load(Ordering::SeqCst)
 }
 
-/// Makes attempts to identify this connection's own session wait until `end_passing`. False if it has been
-/// identified.
+/// Makes attempts to identify this connection's own session wait until `end_passing`. Returns false if it is identified
+/// already.
 pub fn begin_passing() -> bool {
     let flags = flags(process::index() as usize);
     flags.is_passing.store(true, Ordering::SeqCst);
@@ -233,7 +243,7 @@ pub fn begin_passing() -> bool {
     is_passing
 }
 
-/// Must neither allocate nor fail.
+/// Ends a commit begun by `begin_passing`. Must neither allocate nor fail.
 pub fn end_passing() {
     flags(process::index() as usize).is_passing.store(false, Ordering::SeqCst);
 }
@@ -243,7 +253,7 @@ fn flags(process: usize) -> &'static Flags {
     &flags[process % flags.len()]
 }
 
-/// Shows `see` the sessions of this database that have connections, with their processes, under the lock.
+/// Calls `see` for each session of this database with a connection, and its process, under the lock.
 fn for_each_here(mut see: impl FnMut(Part, &Attached, i32)) {
     let database = u32::from(process::database());
     let directory = directory();
@@ -257,15 +267,15 @@ fn for_each_here(mut see: impl FnMut(Part, &Attached, i32)) {
     }
 }
 
-/// Returns those of `uuids` to which no connection to this database is attached. A restored dump brings tasks of
-/// sessions of other databases.
+/// Returns the uuids to which no connection to this database is attached. A restored dump contains tasks of sessions of
+/// other databases.
 pub fn not_attached(mut uuids: Vec<Uuid>) -> Vec<Uuid> {
     for_each_here(|_, attached, _| uuids.retain(|uuid| *uuid != attached.uuid));
     uuids
 }
 
-/// Returns the identified sessions of this database that have connections: those joined for long, and those joined
-/// until the end of a transaction.
+/// Returns the identified sessions of this database that have connections: the permanently joined ones, and the ones
+/// joined until the end of a transaction.
 pub fn identified() -> (Vec<Uuid>, Vec<Uuid>) {
     let room = SESSIONS.len();
     let (mut lasting, mut passing) = (Vec::with_capacity(2 * room), Vec::with_capacity(2 * room));
@@ -277,8 +287,7 @@ pub fn identified() -> (Vec<Uuid>, Vec<Uuid>) {
     (lasting, passing)
 }
 
-/// Returns all sessions of this database that have connections: identifier, process, and the role by which it was
-/// attached.
+/// Returns all sessions of this database that have connections: identifier, process, and the role that attached it.
 pub fn attached() -> Vec<(Uuid, i32, u32)> {
     let mut found = Vec::with_capacity(PARTS * SESSIONS.len());
     for_each_here(|_, attached, pid| found.push((attached.uuid, pid, attached.role)));

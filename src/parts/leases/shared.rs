@@ -2,7 +2,7 @@
 
 #[repr(C)]
 pub struct Shared {
-    /// Invalidation epoch: number of the last event after which sessions may not know all leases they hold, counted
-    /// over all queues.
+    /// Invalidation epoch: number of the last event after which sessions do not necessarily know all leases they hold,
+    /// counted over all queues.
     pub(in crate::parts) epoch: u64,
 }

@@ -1,8 +1,9 @@
 //! The table `xqueue.session`: identified sessions, which outlive connections, restarts and failover.
 //!
-//! A session's lease is the instant at which it ends if no connection is attached to it; infinity while one is, as
-//! far as the worker has recorded. A use without staying attached renews the lease, in steps of half the time of
-//! grace, so that most uses write nothing. Nothing waits for a row here: a locked one is being renewed.
+//! A session's lease is the instant at which the session ends if no connection is attached to it. While the worker has
+//! recorded an attached connection, the lease is infinity. Using a session without staying attached renews the lease in
+//! steps of half the grace period, so most uses write nothing. No caller waits for a row: a locked row is being
+//! renewed.
 
 use crate::error::Result;
 use crate::parts::leases::sessions;
@@ -17,7 +18,7 @@ use std::ffi::CStr;
 
 const TABLE: &CStr = c"session";
 const KEY: &CStr = c"session_pkey";
-/// The index by the second column, the role.
+/// The index on the second column, the role.
 const ROLES: (&CStr, i16) = (c"session_role_idx", 2);
 
 /// An identified session.
@@ -29,8 +30,8 @@ pub struct Known {
     pub lease: i64,
 }
 
-/// Returns the session of this identifier, if its lease has not ended before `now`. Reads the current state, whatever
-/// snapshot the transaction has.
+/// Returns the session with this identifier if its lease ends after `now`. Reads the current state, regardless of the
+/// transaction's snapshot.
 pub fn find(uuid: Uuid, now: i64) -> Option<Known> {
     let known = own_table::row_of(TABLE, KEY, uuid, |row| {
         Some(Known {
@@ -42,13 +43,13 @@ pub fn find(uuid: Uuid, now: i64) -> Option<Known> {
     known.flatten().filter(|known| known.lease > now)
 }
 
-/// Returns the number of sessions of a role, up to a limit, with those being opened.
+/// Returns the number of sessions of a role, up to a limit. Sessions that are being opened count too.
 pub fn count_of(role: Oid, limit: usize) -> usize {
     own_table::count(TABLE, ROLES, role, limit)
 }
 
-/// Changes the time of grace of a known session. Without connections it lives on for that time, unless a use renews
-/// its lease.
+/// Changes the grace period of a known session. Without connections the session lives for that period from now, unless
+/// a use renews its lease.
 pub fn set_grace(uuid: Uuid, grace: Value) -> Result<()> {
     own_table::as_owner(|spi| {
         spi.run_with(
@@ -80,7 +81,7 @@ pub fn keep(uuid: Uuid, role: Oid, grace: Value) -> Result<()> {
     })
 }
 
-/// Renews a session's lease, to one and a half times of grace from now.
+/// Renews a session's lease to one and a half grace periods from now.
 pub fn renew(uuid: Uuid) -> Result<()> {
     own_table::as_owner(|spi| {
         let renewed = "pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) \
@@ -92,8 +93,7 @@ pub fn renew(uuid: Uuid) -> Result<()> {
     })
 }
 
-/// Returns those of `uuids` that are no longer sessions: no connection is attached to them, and they are not
-/// identified.
+/// Returns the uuids that are no longer sessions: no connection is attached to them, and they are not identified.
 pub fn lost(uuids: Vec<Uuid>) -> Result<Vec<Uuid>> {
     let uuids = sessions::not_attached(uuids);
     if uuids.is_empty() {
@@ -118,13 +118,13 @@ pub fn is_identified(uuid: Uuid) -> bool {
     find(uuid, i64::MIN).is_some()
 }
 
-/// Returns whether the current role may learn a session's identifier: it might join it.
+/// Returns whether the current role is allowed to see a session's identifier, because it could join the session.
 pub fn is_open_to_current_role(uuid: Uuid) -> bool {
     let known = find(uuid, i64::MIN);
     known.is_some_and(|known| user::is_member(user::current(), known.role))
 }
 
-/// Returns those of `uuids` that are identified sessions.
+/// Returns the uuids that are identified sessions.
 pub fn among(uuids: &[Uuid]) -> Result<Vec<Uuid>> {
     own_table::as_owner(|spi| {
         let rows = spi.run_with(
@@ -135,7 +135,8 @@ pub fn among(uuids: &[Uuid]) -> Result<Vec<Uuid>> {
     })
 }
 
-/// Locks the tables needed, for the worker, which must not wait for DROP EXTENSION. False if that would have to wait.
+/// Locks the tables that the worker needs; the worker must not wait for DROP EXTENSION. Returns false if a lock is not
+/// available immediately.
 pub fn try_lock() -> bool {
     let try_lock = |table: &CStr| {
         let table = catalog::own_relation(table);
@@ -145,8 +146,8 @@ pub fn try_lock() -> bool {
     try_lock(own_table::REGISTRY) && try_lock(TABLE)
 }
 
-/// Corrects the leases of sessions that have got connections, or lost them unnoticed, as by a crash. `attached`:
-/// those that have some.
+/// Corrects the leases of sessions that got connections, or that lost them unnoticed, for example by a crash.
+/// `attached`: the sessions that have connections.
 pub fn compare(attached: &[Uuid]) -> Result<()> {
     own_table::as_owner(|spi| {
         let arguments = [(types::UUID_ARRAY, Some(Value::uuids(attached)))];
@@ -159,8 +160,8 @@ pub fn compare(attached: &[Uuid]) -> Result<()> {
     })
 }
 
-/// Begins the time of grace of sessions whose last connection has left. Returns those that are not identified, and
-/// those that are locked, which are retried later.
+/// Begins the grace period of sessions whose last connection has left. Returns the sessions that are not identified,
+/// and the locked ones, which are retried later.
 pub fn begin_grace(left: &[Uuid]) -> Result<(Vec<Uuid>, Vec<Uuid>)> {
     let begun = own_table::as_owner(|spi| {
         let rows = spi.run_with(
@@ -179,7 +180,7 @@ pub fn begin_grace(left: &[Uuid]) -> Result<(Vec<Uuid>, Vec<Uuid>)> {
     Ok((ended, locked))
 }
 
-/// Deletes and returns the sessions whose lease was over at `now`, but for those in `attached`.
+/// Deletes and returns the sessions whose lease had expired at `now`, except those in `attached`.
 pub fn expire(now: i64, attached: &[Uuid]) -> Result<Vec<Uuid>> {
     own_table::as_owner(|spi| {
         let rows = spi.run_with(
@@ -195,8 +196,8 @@ pub fn expire(now: i64, attached: &[Uuid]) -> Result<Vec<Uuid>> {
     })
 }
 
-/// Returns when the next lease after `now` ends. One that is over already is attached or locked, and its release
-/// reports it.
+/// Returns when the next lease after `now` ends. An expired lease belongs to an attached or locked session, whose
+/// release is reported.
 pub fn next_end(now: i64) -> Result<Option<i64>> {
     own_table::as_owner(|spi| {
         let rows = spi.run_with(
@@ -208,12 +209,12 @@ pub fn next_end(now: i64) -> Result<Option<i64>> {
     })
 }
 
-/// The time of grace from now, or the remaining lease if that is longer.
+/// The grace period from now, or the remaining lease if that is longer.
 const GRACE_FROM_NOW: &str = "GREATEST(pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) s.grace, \
     NULLIF(s.lease, 'infinity'))";
 
-/// Returns an UPDATE that sets the lease of the sessions that fulfil a condition and are not locked. Both expressions
-/// call the session `s`.
+/// Returns an UPDATE that sets the lease of all unlocked sessions that satisfy a condition. Both expressions call the
+/// session `s`.
 fn set_lease(lease: &str, condition: &str, returning: &str) -> String {
     format!(
         "UPDATE xqueue.session SET lease = picked.lease FROM (SELECT s.uuid, {lease} AS lease \

@@ -1,5 +1,5 @@
-//! Candidates that this process was handed out and has not looked at yet: should it end in between, the rings are put
-//! aside, as it may have begun to take the task.
+//! Claims on candidates that a ring has handed out to this process and that it has not looked at yet. If the process
+//! ends before the look, the rings are put aside, because it might have begun to take the task.
 
 use crate::parts::slot;
 use std::cell::Cell;
@@ -9,26 +9,26 @@ thread_local! {
     static OPEN: Cell<Option<SlotId>> = const { Cell::new(None) };
 }
 
-/// From the candidate's being handed out to the look at it.
+/// A claim, from before the candidate is handed out until the process has looked at it.
 pub struct Claim {
-    /// Of a take within which this one runs.
+    /// The claim of the enclosing take, if this take runs inside another.
     outer: Option<SlotId>,
 }
 
 impl Claim {
-    /// To be called before it is handed out.
+    /// Begins a claim. Must be called before the candidate is handed out.
     pub fn begin(slot: SlotId) -> Claim {
         Claim { outer: OPEN.replace(Some(slot)) }
     }
 
-    /// The candidate has been looked at, or there is none: the rings stay.
+    /// Ends the claim after the look, or if there was no candidate; the rings stay in use.
     pub fn end(self) {
         OPEN.set(self.outer);
         std::mem::forget(self);
     }
 }
 
-/// A claim that was not ended.
+/// Puts the rings aside if the claim was not ended.
 impl Drop for Claim {
     fn drop(&mut self) {
         abandon();
@@ -36,8 +36,8 @@ impl Drop for Claim {
     }
 }
 
-/// Puts aside the rings of a claim that was not ended. Called as the (sub)transaction is rolled back too: a process
-/// that is told to exit drops nothing.
+/// Puts aside the rings of a claim that was not ended. The rollback of a (sub)transaction calls this too, because a
+/// process that is told to exit drops nothing.
 pub fn abandon() {
     if let Some(slot) = OPEN.take()
         && let Some(mut queue) = slot::lock(slot)

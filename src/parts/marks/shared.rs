@@ -1,5 +1,5 @@
 //! Low-water marks of a queue in shared memory, see [`xqueue_core::marks::groups`]. They are not raised while a
-//! prepared transaction may have changed the table, as its end is not told.
+//! prepared transaction might have changed the table, because its end is not reported.
 
 use crate::parts::slot::QueueGuard;
 use xqueue_core::marks::candidate::{Handed, More, Read, Refill};
@@ -20,21 +20,21 @@ impl QueueGuard {
         Rings { states: &mut self.queue.rings, candidates }
     }
 
-    /// Returns where to begin to look for this many tasks. With `may_raise` the caller may be asked to raise the
-    /// mark.
+    /// Returns the position from which to search for this many tasks. With `may_raise` the caller can be asked to raise
+    /// the mark.
     pub fn start(&mut self, group: Group, tasks: u32, may_raise: bool, now: i64) -> Start {
         let may_raise = may_raise && !self.is_prepared();
         self.marks().start(group, tasks, may_raise, now)
     }
 
-    /// Ends the raise that `start` began at `since`. `found`: the position of the first task of the group; None if
-    /// the look has failed.
+    /// Ends the raise that `start` began at `since`. `found`: the position of the group's first task; None if the
+    /// search failed.
     pub fn end_raise(&mut self, group: Group, since: i64, found: Option<Position>) {
         let found = found.filter(|_| !self.is_prepared());
         self.marks().end_raise(group, since, found);
     }
 
-    /// Returns the mark; the first position if there is none.
+    /// Returns the mark, or the first position if the group has no mark.
     pub fn marked(&mut self, group: Group) -> Position {
         self.marks().marked(group)
     }
@@ -53,27 +53,27 @@ impl QueueGuard {
         }
     }
 
-    /// Ends a refill of a ring, which has read this.
+    /// Ends a ring's refill, which has read these tasks.
     pub fn end_refill(&mut self, refill: &Refill, read: &Read, now: i64) {
         self.rings().end_refill(refill, read, now);
     }
 
-    /// A take has passed over a row that was being changed.
+    /// Notes that a take has passed over a row that was being changed.
     pub fn leave_out(&mut self, of: &Handed) {
         self.rings().leave_out(of);
     }
 
-    /// A take has passed over a row that a transaction has locked.
+    /// Notes that a take has passed over a row that another transaction has locked.
     pub fn pass_over(&mut self, of: &Handed, locker: Option<u32>, now: i64) {
         self.rings().pass_over(of, locker, now);
     }
 
-    /// One of these transactions, whose locks were in the way, has ended.
+    /// Notes that one of the transactions whose locks were in the way has ended.
     pub fn locker_ended(&mut self, of: &Handed) {
         self.rings().locker_ended(of);
     }
 
-    /// A take does not look at what it was handed out.
+    /// Notes that a take does not look at the candidates that it was handed out.
     pub fn give_up(&mut self, of: &Handed) {
         self.rings().give_up(of);
     }
@@ -87,8 +87,9 @@ impl QueueGuard {
         self.marks.copy(self.apart.marks)
     }
 
-    /// Returns the priorities that ready tasks, of a tube if one is given, may have. `into`: an empty list with room
-    /// for all. With `may_scan` the caller sees all that others have committed, and may be asked for a priority scan.
+    /// Returns the priorities that ready tasks can have, in one tube if it is given. `into`: an empty list with room
+    /// for all. With `may_scan` the caller sees everything that others have committed, and can be asked for a priority
+    /// scan.
     pub fn known_priorities(
         &mut self,
         tube: Option<u64>,
@@ -107,8 +108,8 @@ impl QueueGuard {
         known
     }
 
-    /// Puts last the priorities of which a ring knows that they have no tasks but those in the hands of takes, which
-    /// may give them up. Not of those whose mark is due to be raised.
+    /// Moves to the end the priorities that, according to their ring, have no tasks except those held by takes in
+    /// progress, which can give them up. Priorities whose mark is due to be raised keep their position.
     fn put_empty_ones_last(&mut self, priorities: &mut [i64], now: i64) {
         let mut count = 0;
         for place in 0..priorities.len() {
@@ -121,8 +122,8 @@ impl QueueGuard {
         }
     }
 
-    /// Ends a priority scan begun at `since`. `found`: the priorities with the position of the first task of each; None
-    /// if the priority scan has failed.
+    /// Ends a priority scan begun at `since`. `found`: the priorities, with the position of the first task of each;
+    /// None if the scan failed.
     pub fn end_priority_scan(
         &mut self,
         tube: Option<u64>,
@@ -133,13 +134,13 @@ impl QueueGuard {
         self.marks().end_priority_scan(tube, since, found);
     }
 
-    /// Forgets the marks, after changes that may not have been reported.
+    /// Discards the marks after changes that were possibly not reported.
     pub fn forget_marks(&mut self) {
         self.marks().forget();
         self.rings().put_aside();
     }
 
-    /// Applies what a transaction has committed. `forgets`: it has done what is not reported row by row.
+    /// Applies the changes of a committed transaction. `forgets`: some of them were not reported row by row.
     pub(in crate::parts) fn lower_marks(&mut self, change: &MarkChange, forgets: bool) {
         if forgets {
             return self.forget_marks();

@@ -1,4 +1,15 @@
-//! Queues that prepared transactions have changed. Their end is not told, so the worker looks for it.
+//! Queues that prepared transactions have changed. The end of such a transaction is not reported, so the worker checks
+//! for it.
+//!
+//! Invariant: while a prepared transaction can end unnoticed, the queue counts as prepared; then its marks are not
+//! raised and its counters are not exact. It survives these races:
+//!
+//! 1. A transaction is prepared while the worker searches: `mark_prepared` sets `may_change` again, and the result of
+//!    the search does not clear it.
+//! 2. A prepared transaction ends while the worker searches: the queue still counts as prepared until the search has
+//!    ended.
+//! 3. A recount began before the search ended: its snapshot possibly misses the tasks of an ended transaction, so
+//!    another recount is requested.
 
 pub mod shared;
 
@@ -6,8 +17,9 @@ use crate::parts::slot::QueueGuard;
 use crate::parts::subqueues;
 
 impl QueueGuard {
-    /// Notes a transaction that changed the table and is prepared, or may have been when the server started. Forgets
-    /// the marks; they are not raised while a prepared transaction may end unnoticed.
+    /// Notes that the table was changed by a transaction that is being prepared, or possibly by one that was prepared
+    /// before the server started. Discards the marks; they are not raised while a prepared transaction can end
+    /// unnoticed.
     pub fn mark_prepared(&mut self) {
         self.prepared.may_change = true;
         self.forget_marks();
@@ -15,14 +27,14 @@ impl QueueGuard {
         self.counters.exact = false;
     }
 
-    /// Returns whether a prepared transaction may have changed the table. While the worker looks, one may end
-    /// unnoticed.
+    /// Returns whether a prepared transaction might have changed the table. This also holds while the worker searches,
+    /// because one can end unnoticed during the search.
     pub fn is_prepared(&self) -> bool {
         self.prepared.may_change || self.prepared.is_looked_for
     }
 
-    /// Begins the search for prepared transactions that lock the table. Returns the room that earlier ones have
-    /// reserved.
+    /// Begins the search for prepared transactions that lock the table. Returns the room that earlier prepared
+    /// transactions have reserved.
     pub fn clear_prepared(&mut self) -> i64 {
         (self.prepared.may_change, self.prepared.is_looked_for) = (false, true);
         self.counters.recount = true;
@@ -37,8 +49,8 @@ impl QueueGuard {
         self.capacity.find_prepared();
     }
 
-    /// Notes that none has: those that had reserved `room` have ended, and the next recount sees their tasks. A
-    /// recount that began before this does not.
+    /// Notes that no prepared transaction has the table locked. Those that had reserved `room` have ended, and the next
+    /// recount sees their tasks; a recount that began before this call does not.
     pub fn resolve_prepared(&mut self, room: i64) {
         self.put_rings_aside();
         self.prepared.is_looked_for = false;

@@ -1,4 +1,4 @@
-//! Sub-queues, of each of which only one task is in flight at a time.
+//! Sub-queues: at most one task of each is in flight at a time.
 
 #[allow(unsafe_code, reason = "shared memory")]
 mod shared;

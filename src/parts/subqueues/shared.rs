@@ -21,7 +21,7 @@ unsafe impl Zeroed for SubqueueRing {}
 unsafe impl Zeroed for Entry {}
 
 pub(in crate::parts) static HEADER: Guarded<Header, SubqueuesLock> = Guarded::new();
-/// What a queue takes whether it has sub-queues or not, in bytes.
+/// The size, in bytes, that every queue needs whether it has sub-queues or not.
 #[cfg(test)]
 pub(in crate::parts) const SIZE_OF_QUEUE: usize = size_of::<SubqueueRing>();
 
@@ -29,13 +29,13 @@ pub(in crate::parts) static RINGS: Guarded<SubqueueRing, SubqueuesLock> = Guarde
 pub(in crate::parts) static ENTRIES: Guarded<Entry, SubqueuesLock> = Guarded::new();
 pub(in crate::parts) static BUCKETS: Guarded<u32, SubqueuesLock> = Guarded::new();
 
-/// Draws a secret, so that users cannot foresee hashes.
+/// Draws a random secret, so that users cannot predict hashes.
 pub(in crate::parts) fn fill() {
     HEADER.get_mut(&mut HeldLock::acquire())[0].secret =
         u128::from_ne_bytes(process::random()) as u64;
 }
 
-/// Returns the number of entries reserved for claims: one for each process.
+/// Returns the number of entries reserved for claims: one per process.
 fn reserve() -> usize {
     process::limit()
 }
@@ -65,8 +65,8 @@ fn with<T>(work: impl FnOnce(&mut Pool) -> T) -> T {
 }
 
 impl QueueGuard {
-    /// Applies the changes of a committed transaction; wakes one consumer for each sub-queue that has got something
-    /// to take.
+    /// Applies the changes of a committed transaction and wakes one consumer for each sub-queue that now has a task to
+    /// take.
     pub(in crate::parts) fn commit_subqueues(&mut self, changes: &SubqueueChanges, resets: bool) {
         let id = self.id();
         if !changes.is_empty() {
@@ -80,8 +80,8 @@ impl QueueGuard {
         }
     }
 
-    /// Gives up the claims of a transaction that is prepared: no process could give them back at its end, nor does
-    /// any know of the tasks that it has taken by hand.
+    /// Gives up the claims of a transaction that is being prepared. No process could return them when it ends, and no
+    /// process knows which tasks it has taken by hand.
     pub fn give_up_subqueues(&mut self, changes: &SubqueueChanges, resets: bool) {
         let id = self.id();
         with(|pool| {
@@ -91,11 +91,11 @@ impl QueueGuard {
         self.undo_subqueues(changes, resets);
     }
 
-    /// Undoes the changes of a transaction, or of a part of it.
+    /// Undoes the changes of a transaction or subtransaction.
     pub fn undo_subqueues(&mut self, changes: &SubqueueChanges, resets: bool) {
         let id = self.id();
         undo(id, changes, |subqueue| self.wake(1, Offer { tube: Some(subqueue) }));
-        // Tasks that come back with the rollback of a TRUNCATE are not reported.
+        // The rollback of a TRUNCATE does not report the tasks that it brings back.
         if resets || changes.more {
             reset(id);
             self.wake(u32::MAX, Offer { tube: None });
@@ -115,8 +115,8 @@ pub(in crate::parts) fn reset(id: SlotId) {
     with(|pool| pool.reset(id));
 }
 
-/// Applies the changes of a transaction; `wake` sees the sub-queues to wake consumers for. False if these are not
-/// known.
+/// Applies the changes of a transaction and calls `wake` for each sub-queue that needs a consumer. Returns false if
+/// these sub-queues are not all known.
 fn commit(id: SlotId, changes: &SubqueueChanges, mut wake: impl FnMut(u64)) -> bool {
     with(|pool| {
         for (subqueue, change) in changes.iter() {
@@ -131,10 +131,10 @@ fn commit(id: SlotId, changes: &SubqueueChanges, mut wake: impl FnMut(u64)) -> b
     !changes.more
 }
 
-/// Puts the claimed sub-queues back to where they were.
+/// Puts the claimed sub-queues back to their former positions.
 fn undo(id: SlotId, changes: &SubqueueChanges, mut wake: impl FnMut(u64)) {
     with(|pool| {
-        // The first to be claimed becomes the first again.
+        // The sub-queue that was claimed first becomes the first again.
         for (subqueue, change) in changes.iter().rev() {
             if pool.undo(id, subqueue, change) {
                 wake(subqueue);
@@ -148,7 +148,7 @@ pub fn waiting(id: SlotId) -> u32 {
     with(|pool| pool.waiting(id))
 }
 
-/// Returns whether there may be a task to take in a sub-queue that is not claimed.
+/// Returns whether an unclaimed sub-queue can have a task to take.
 pub fn may_have_some(id: SlotId) -> bool {
     with(|pool| pool.may_have_some(id))
 }
@@ -168,7 +168,7 @@ pub fn next(id: SlotId) -> Option<u64> {
     with(|pool| pool.next(id))
 }
 
-/// Returns the sub-queue's mark: no task that may be its first stands before it.
+/// Returns the sub-queue's mark: no ready or waiting task stands before it.
 pub fn mark(id: SlotId, subqueue: u64) -> Position {
     with(|pool| pool.mark(id, subqueue))
 }
@@ -183,7 +183,7 @@ pub fn claim(id: SlotId, subqueue: u64) -> Result<u64, Refusal> {
     with(|pool| pool.claim(id, subqueue))
 }
 
-/// Claims a sub-queue of which a task was taken by hand, if there is room.
+/// Claims the sub-queue of a task that was taken by hand, if there is room.
 pub fn claim_by_hand(id: SlotId, subqueue: u64) -> Result<u64, Refusal> {
     with(|pool| pool.claim_by_hand(id, subqueue))
 }
@@ -208,12 +208,12 @@ pub fn take_unclaimed(id: SlotId, subqueue: u64) {
     with(|pool| pool.take_unclaimed(id, subqueue));
 }
 
-/// Gives back a claimed sub-queue. True if a consumer has to be woken for it.
+/// Gives back a claimed sub-queue. Returns true if a consumer has to be woken for it.
 pub fn give_back(id: SlotId, subqueue: u64, to: Back) -> bool {
     with(|pool| pool.give_back(id, subqueue, to))
 }
 
-/// Queues a sub-queue that has something to take, none of it of a lesser level, unless it is known.
+/// Puts a sub-queue that has a task to take into the ring, unless it is known already. No task of it has a lesser level.
 pub fn offer(id: SlotId, subqueue: u64, level: Level) -> Offered {
     with(|pool| pool.offer(id, subqueue, level))
 }
@@ -222,7 +222,7 @@ pub fn begin_scan(id: SlotId) -> Option<Scan> {
     with(|pool| pool.begin_scan(id))
 }
 
-/// Begins a pass if there is room for what it may find.
+/// Begins a pass if there is room for the sub-queues that it can find.
 pub fn begin_scan_in_room(id: SlotId) -> Option<Scan> {
     with(|pool| pool.begin_scan(id).filter(|_| pool.has_room()))
 }
@@ -232,7 +232,7 @@ pub fn least_level(id: SlotId) -> Option<Level> {
     with(|pool| pool.least(id))
 }
 
-/// Returns the level of a sub-queue in the ring: none of its tasks has a lesser one.
+/// Returns the level of a sub-queue in the ring: no task of it has a lesser level.
 pub fn level(id: SlotId, subqueue: u64) -> Level {
     with(|pool| pool.level(id, subqueue))
 }
@@ -241,13 +241,13 @@ pub fn end_scan(id: SlotId, scan: Scan, next: Option<i64>) {
     with(|pool| pool.end_scan(id, scan, next));
 }
 
-/// Begins a look for the first task of a sub-queue. Returns the position to look from.
+/// Begins a scan for the first task of a sub-queue. Returns the position to scan from.
 pub fn begin_look(id: SlotId, subqueue: u64) -> Position {
     with(|pool| pool.begin_look(id, subqueue))
 }
 
-/// Ends a look that has found the first task at `first`, and none of a lesser level; both are the first possible ones
-/// if they must not be relied on.
+/// Ends a scan that found the first task at `first` and no task of a lesser level. The caller passes the first possible
+/// values if the result is not reliable.
 pub fn end_look(id: SlotId, subqueue: u64, first: Position, level: Level) {
     with(|pool| pool.end_look(id, subqueue, first, level));
 }
@@ -258,7 +258,7 @@ impl QueueGuard {
         self.table.has_subqueues = has_subqueues;
     }
 
-    /// Returns whether the ring is complete.
+    /// Returns whether every sub-queue with a task to take is known.
     pub(in crate::parts) fn knows_all_subqueues(&self) -> bool {
         !self.table.has_subqueues || is_complete(self.id())
     }

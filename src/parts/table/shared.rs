@@ -1,20 +1,20 @@
-//! State of a queue itself in shared memory, under the queue's lock.
+//! State of the queue itself in shared memory, under the queue's lock.
 
 use xqueue_core::transaction::TableChange;
 
 #[repr(C)]
 pub struct Shared {
-    /// Owner of the table, as far as it is known.
+    /// The last known owner of the table.
     pub(super) owner: u32,
-    /// Owner once a transaction commits that is about to; 0 if there is none.
+    /// The owner once a transaction that is about to commit has committed; otherwise 0.
     pub(super) next_owner: u32,
-    /// Owner once a prepared transaction commits. It has the table locked, so there is at most one.
+    /// The owner once a prepared transaction commits. That transaction has the table locked, so there is at most one.
     pub(super) prepared_owner: u32,
-    /// Number of times that it was redefined, paused or resumed.
+    /// Number of times that the queue was redefined, paused or resumed.
     pub(super) redefinitions: u64,
-    /// It is or was paused.
+    /// The queue is or was paused.
     pub(super) pauses: bool,
-    /// Last key made of the clock; 0 while unknown.
+    /// Last key made from the clock; 0 while unknown.
     pub(super) last_key: i64,
     /// The tubes are sub-queues.
     pub(in crate::parts) has_subqueues: bool,
@@ -33,12 +33,12 @@ impl Shared {
         }
     }
 
-    /// Returns the owner and the roles that may become it.
+    /// Returns the owner and the roles that can become the owner.
     pub(in crate::parts) fn owners(&self) -> [u32; 3] {
         [self.owner, self.next_owner, self.prepared_owner]
     }
 
-    /// Applies what a transaction has committed.
+    /// Applies the table changes of a committed transaction.
     pub(super) fn commit(&mut self, change: &TableChange) {
         self.redefinitions += u64::from(change.redefined || change.paused.is_some());
         self.pauses = change.paused.unwrap_or(self.pauses);

@@ -1,5 +1,5 @@
-//! Waiters: consumers and producers that wait. A process registers in the wait queue, looks again, sleeps, and passes
-//! on a wake token that it does not use.
+//! Waiters: consumers that wait for tasks and producers that wait for room. A process registers in the wait queue,
+//! rechecks, sleeps, and passes on a wake token that it does not use.
 
 #[allow(unsafe_code, reason = "shared memory")]
 mod shared;

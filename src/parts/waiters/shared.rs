@@ -1,12 +1,11 @@
-//! Wait queues in shared memory: processes that wait for a task, for the end of one, or for room. First come, first
-//! served.
+//! Wait queues in shared memory. Processes wait for a task, for the end of a task, or for room, and are served first
+//! come, first served.
 //!
-//! A wake-up is a token: the consumer at the head is taken out of the wait queue and woken, and passes the token on
-//! if it ends without having used it. Producers are woken with their room reserved, so that no other producer comes
-//! before them.
-//!
-//! Where row security or a picking function makes the tasks depend on the consumer, a look in vain says nothing about
-//! other consumers: see [`super::token`].
+//! 1. A wake-up is a token: the consumer at the head is removed from the wait queue and woken. A consumer that ends
+//!    without using its token passes it on.
+//! 2. A producer is woken with its room reserved, so that no other producer can take the room first.
+//! 3. If row security or a picking function makes the tasks depend on the consumer, an unsuccessful check says nothing
+//!    about other consumers: see [`super::token`].
 
 use crate::parts::slot::QueueGuard;
 use crate::parts::waiters::wait_queue::Want;
@@ -20,21 +19,21 @@ use xqueue_core::transaction::WaiterChange;
 
 const NO_QUEUE: u32 = u32::MAX;
 
-/// State of a waiting process, accessed by [`QueueGuard::entry`] only, but for the atomics.
+/// State of a waiting process. Except for the atomics, only [`QueueGuard::entry`] accesses it.
 #[repr(C)]
 pub struct Waiter {
-    /// The queue in whose wait queue the process is, `NO_QUEUE` if in none. Stored under that queue's lock.
+    /// The queue in whose wait queue the process is, or `NO_QUEUE`. Stored under that queue's lock.
     queue: AtomicU32,
-    /// Taken out of the wait queue by a wake-up that is not used yet. Stored under the same lock, read without.
+    /// A wake-up has removed the process from the wait queue and is not used yet. Stored under the same lock, read
+    /// without it.
     pub(super) woken: AtomicBool,
     entry: UnsafeCell<Entry>,
 }
 
-// SAFETY: the entry is guarded by the lock of the queue that `queue` names; where it names none, the process itself
-// is the only one that uses it.
+// SAFETY: the lock of the queue that `queue` names guards the entry. With `NO_QUEUE`, only the process itself uses it.
 unsafe impl Sync for Waiter {}
 
-/// A process in a wait queue. Links are process indexes plus one; 0: none.
+/// A process in a wait queue. Links are process indexes plus one; 0 ends the list.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct Entry {
@@ -42,18 +41,18 @@ pub(super) struct Entry {
     pub(super) next: u32,
     pub(super) want: Want,
     pub(super) token: WakeToken,
-    /// Number of the last wake-up before its last look began.
+    /// Number of the last wake-up before the process's last check began.
     pub(super) seen: u64,
-    /// Other consumers may find what that look did not.
+    /// Other consumers can find tasks that this check did not find.
     pub(super) by_caller: bool,
     pub(super) outcome: Option<Outcome>,
-    /// Room that was reserved for the process, which it has not taken over yet.
+    /// Room that was reserved for the process and that it has not taken over yet.
     pub(super) granted: i64,
-    /// It goes before all newcomers.
+    /// It stands before all newcomers.
     pub(super) precedes: bool,
     pub(super) pid: i32,
     pub(super) since: i64,
-    /// Instant of the next look without a wake-up, after one that came to nothing.
+    /// Instant of the next check without a wake-up, after an unsuccessful one.
     pub(super) nudge_at: i64,
     pub(super) session: [u8; 16],
 }
@@ -78,7 +77,7 @@ unsafe impl Zeroed for Waiter {}
 
 pub(in crate::parts) static WAITERS: Shared<Waiter> = Shared::new();
 
-/// Puts no process into a wait queue.
+/// Initializes all entries: no process waits.
 pub(in crate::parts) fn fill() {
     WAITERS.get().iter().for_each(Waiter::reset);
 }
@@ -94,8 +93,9 @@ pub(super) fn own() -> &'static Waiter {
 
 impl QueueGuard {
     /// Inserts this process into the wait queue, behind all processes that have waited since an earlier instant.
-    /// `nudge_at`: when to be woken without a wake-up, `NEVER` for not at all. `precedes`: before all newcomers,
-    /// which may be waiting for its end. `by_caller`: other consumers may find what its looks do not.
+    /// `nudge_at`: when it is to be woken without a wake-up, or `NEVER`. `precedes`: it stands before all newcomers,
+    /// which can be waiting for its transaction to end. `by_caller`: other consumers can find tasks that its checks do
+    /// not find.
     pub fn join_wait_queue(
         &mut self,
         since: i64,
@@ -106,7 +106,7 @@ impl QueueGuard {
         if own().queue.load(Ordering::Relaxed) != NO_QUEUE {
             return;
         }
-        // Newcomers belong at the end, returning consumers near the head. Producers do not return.
+        // Newcomers belong at the tail, returning consumers near the head. Producers do not return.
         let belongs_at_end = matches!(want, Want::Capacity(_))
             || self.standing(self.waiters.tail).is_none_or(|last| last.since <= since);
         let mut next = if belongs_at_end && !precedes { 0 } else { self.waiters.head };
@@ -148,9 +148,9 @@ impl QueueGuard {
         self.grant();
     }
 
-    /// Removes this process from the wait queue. Returns a wake-up that it got meanwhile, which it has either used or
-    /// has to pass on, and whether other consumers may find what it does not. Room that it has not taken over is
-    /// returned.
+    /// Removes this process from the wait queue and gives back the room that it has not taken over. Returns the wake-up
+    /// that it received meanwhile and has to use or pass on, and whether other consumers can find tasks that it does
+    /// not find.
     pub fn leave_wait_queue(&mut self) -> Option<(WakeToken, bool)> {
         let process = process::index();
         if self.standing(process + 1).is_some() {
@@ -161,19 +161,19 @@ impl QueueGuard {
         let (want, token) = (entry.want, (entry.token, entry.by_caller));
         if matches!(want, Want::Capacity(_)) {
             self.capacity.reserved -= std::mem::take(&mut entry.granted);
-            // It may have been before producers that need less.
+            // It might have stood before producers that need less room.
             self.grant();
         }
         (was_woken && want.is_for_task()).then_some(token)
     }
 
-    /// Returns the token that this process got when it was taken out of the wait queue.
+    /// Returns the token that this process got when it was removed from the wait queue.
     pub fn token(&mut self) -> WakeToken {
         self.own_entry().map_or(WakeToken::NUDGE, |entry| entry.token)
     }
 
-    /// Wakes the first `count` consumers that accept the offer. If the tube is unknown and some consumers want a
-    /// single tube, all are woken to look.
+    /// Wakes the first `count` consumers that accept the offer. If the tube is unknown and some consumers want a single
+    /// tube, all consumers are woken to check.
     pub fn wake(&mut self, count: u32, offer: Offer) {
         let token = self.next_token(offer);
         let everyone = offer.tube.is_none() && self.waiters.choosy > 0;
@@ -190,7 +190,7 @@ impl QueueGuard {
         }
     }
 
-    /// Ends the pause: wakes as many consumers as there are tasks for.
+    /// Ends the pause and wakes as many consumers as there are tasks.
     pub(in crate::parts) fn wake_for_ready(&mut self) {
         self.waiters.paused_until = i64::MIN;
         match self.is_exact() && self.knows_all_subqueues() {
@@ -199,20 +199,19 @@ impl QueueGuard {
         }
     }
 
-    /// Notes the pause whose end this process waits for.
+    /// Records the pause that this process waits out.
     pub fn note_pause(&mut self, until: i64) {
         self.waiters.paused_until = until;
     }
 
-    /// Ends a pause that all waiting processes notice at the same instant: the first to call this wakes the
-    /// consumers.
+    /// Ends a pause whose end all waiting processes notice at the same instant. The first caller wakes the consumers.
     pub fn end_pause(&mut self, until: i64) {
         if self.waiters.paused_until == until {
             self.wake_for_ready();
         }
     }
 
-    /// Wakes all consumers and watchers to look again.
+    /// Wakes all consumers and watchers to check again.
     pub fn wake_everyone(&mut self) {
         let token = self.next_token(Offer { tube: None });
         self.tell_end(None, None);
@@ -225,7 +224,7 @@ impl QueueGuard {
         }
     }
 
-    /// Grants room to waiting producers in their order, until there is not enough for the next, and wakes them.
+    /// Grants room to waiting producers in their order and wakes them, until there is not enough room for the next one.
     pub fn grant(&mut self) {
         let mut link = if self.waiters.producers > 0 { self.waiters.head } else { 0 };
         while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
@@ -243,7 +242,7 @@ impl QueueGuard {
         }
     }
 
-    /// Wakes, without room, the producers that wait for more than the capacity.
+    /// Wakes, without room, the producers that wait for more room than the capacity.
     pub(in crate::parts) fn turn_away(&mut self, capacity: i64) {
         let mut link = if self.waiters.producers > 0 { self.waiters.head } else { 0 };
         while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
@@ -254,19 +253,19 @@ impl QueueGuard {
         }
     }
 
-    /// Takes over the room that was granted to this process, if any; the process has to return it from now on.
+    /// Takes over the room that was granted to this process, if any. From now on the process has to return it.
     pub fn take_grant(&mut self) -> i64 {
         self.own_entry().map_or(0, |entry| std::mem::take(&mut entry.granted))
     }
 
-    /// Wakes and removes all processes: the queue is gone.
+    /// Wakes and removes all processes because the queue is gone.
     pub fn dismiss_everyone(&mut self) {
         while self.waiters.head != 0 {
             self.notify(self.waiters.head - 1, WakeToken::NUDGE, None);
         }
     }
 
-    /// Tells watchers the outcomes of a committed transaction. `all`: whatever there was is deleted.
+    /// Reports the outcomes of a committed transaction to watchers. `all`: all tasks were deleted.
     pub(in crate::parts) fn tell_ends(&mut self, change: &WaiterChange, all: bool) {
         for (hash, outcome) in &change.ended {
             self.tell_end(Some(*hash), Some(*outcome));
@@ -278,8 +277,8 @@ impl QueueGuard {
         }
     }
 
-    /// Tells watchers of a task its outcome; without `hash`, the watchers of all tasks. Without outcome they look for
-    /// themselves, and stay in the wait queue so as to miss nothing.
+    /// Reports a task's outcome to its watchers; without `hash`, to the watchers of all tasks. Without an outcome the
+    /// watchers check for themselves, and stay in the wait queue so that they miss nothing.
     pub fn tell_end(&mut self, hash: Option<u64>, outcome: Option<Outcome>) {
         let mut link = if self.waiters.watchers > 0 { self.waiters.head } else { 0 };
         while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
@@ -298,7 +297,8 @@ impl QueueGuard {
         }
     }
 
-    /// Returns what this process, a watcher, was told since the last call: the outcome, or None to look for itself.
+    /// Returns the report to this process, a watcher, since the last call: the outcome, or None if it has to check
+    /// itself.
     pub fn news(&mut self) -> Option<Option<Outcome>> {
         if !own().woken.load(Ordering::Relaxed) {
             return None;
@@ -310,7 +310,7 @@ impl QueueGuard {
         Some(outcome)
     }
 
-    /// Lists processes that wait for what is `wanted`, in their order.
+    /// Lists the processes whose want is `wanted`, in their order.
     pub fn waiting(&mut self, wanted: fn(Want) -> bool, into: &mut Vec<Waiting>) {
         let mut link = self.waiters.head;
         while into.len() < into.capacity()
@@ -348,19 +348,19 @@ impl QueueGuard {
         self.waiters.count(want, |count| count - 1);
     }
 
-    /// Returns the entry that a link of this wait queue leads to. None at the end.
+    /// Returns the entry that a link of this wait queue leads to; None at the end.
     pub(super) fn standing(&mut self, link: u32) -> Option<&mut Entry> {
         let process = link.checked_sub(1)?;
         let stands_here = waiter(process).queue.load(Ordering::Relaxed) == self.index();
         if stands_here { self.entry(process) } else { None }
     }
 
-    /// Returns the entry of this process, which is in this wait queue or in none.
+    /// Returns the entry of this process, which is in this wait queue or in no wait queue.
     pub(super) fn own_entry(&mut self) -> Option<&mut Entry> {
         self.entry(process::index())
     }
 
-    /// Returns the entry of a process in this wait queue, or of this process if it is in none.
+    /// Returns the entry of a process in this wait queue, or of this process if it is in no wait queue.
     fn entry(&mut self, process: u32) -> Option<&mut Entry> {
         let waiter = waiter(process);
         let is_mine = match waiter.queue.load(Ordering::Acquire) {
@@ -374,7 +374,7 @@ impl QueueGuard {
     }
 }
 
-/// Returns whether this process has been taken out of the wait queue since it joined.
+/// Returns whether this process has been removed from the wait queue since it joined.
 pub fn was_woken() -> bool {
     own().woken.load(Ordering::Acquire)
 }

@@ -1,14 +1,16 @@
-//! Wake tokens that are passed on. Where row security or a picking function makes tasks depend on the consumer, a
-//! look in vain says nothing about other consumers.
+//! Passing on wake tokens. If row security or a picking function makes tasks depend on the consumer, an unsuccessful
+//! check says nothing about other consumers.
 //!
-//! Wake-ups are numbered, and each waiting consumer records the last one before its look began. A look sees what was
-//! committed before the wake-ups up to there, so a token goes to the first consumer whose look began before the last
-//! wake-up. If there is none, the token has been round the wait queue and ends: for one wake-up each consumer is
-//! woken at most once.
+//! Invariant: for one wake-up each consumer is woken at most once, and no wake-up is lost while a consumer that could
+//! use it waits.
 //!
-//! Tokens are not tied to tasks: the task of one may go to the holder of a later one, whose own task the first look
-//! came too early for. So a look in vain does not use up its token if there was a wake-up since it began: the
-//! consumer looks again with it, or passes it on if it has got another one meanwhile.
+//! 1. Wake-ups are numbered, and each waiting consumer records the last wake-up before its check began. The check sees
+//!    everything committed before that wake-up. So a token goes to the first consumer whose check began before the last
+//!    wake-up. If there is no such consumer, the token has gone round the whole wait queue and ends.
+//! 2. Tokens are not tied to tasks. The task of a token can go to the holder of a later one, whose own task became
+//!    visible too late for the first holder's check. So an unsuccessful check does not use up its token if there was a
+//!    wake-up since it began. The consumer checks again with the token, or passes it on if it has received another one
+//!    meanwhile.
 
 use crate::parts::schedule::NEVER;
 use crate::parts::slot::QueueGuard;
@@ -19,13 +21,13 @@ use crate::server::time;
 use std::sync::atomic::Ordering;
 use xqueue_core::status::Status;
 
-/// What follows from a look in vain.
+/// The consequences of an unsuccessful check.
 pub struct LookEnd {
-    /// There was a wake-up since the look began.
+    /// There was a wake-up since the check began.
     pub has_changed: bool,
-    /// The look may have missed a task, and no further wake-up of the consumer's own is to come.
+    /// The check might have missed a task, and the consumer has no further wake-up of its own.
     pub looks_again: bool,
-    /// Token for the next look.
+    /// Token for the next check.
     pub kept: Option<WakeToken>,
 }
 
@@ -35,8 +37,8 @@ impl QueueGuard {
         WakeToken { offer, number: self.waiters.wakes }
     }
 
-    /// Passes on a token that this process has not used. `by_caller`: other consumers may find what its look has not;
-    /// otherwise all find the same, and the first in the wait queue is next.
+    /// Passes on a token that this process has not used. `by_caller`: other consumers can find tasks that its check did
+    /// not find. Otherwise all consumers find the same tasks, and the first in the wait queue is next.
     pub fn hand_on(&mut self, token: WakeToken, by_caller: bool) {
         match by_caller {
             true => self.pass_on(token),
@@ -44,7 +46,7 @@ impl QueueGuard {
         }
     }
 
-    /// Passes a token on to the next consumer whose look began before the last wake-up, unless nothing is ready.
+    /// Passes a token on to the next consumer whose check began before the last wake-up, unless nothing is ready.
     fn pass_on(&mut self, token: WakeToken) {
         let is_empty = self.is_exact() && self.counters.tasks[Status::Ready as usize] == 0;
         if is_empty || token.is_nudge() {
@@ -60,8 +62,8 @@ impl QueueGuard {
         }
     }
 
-    /// Ends a look in vain of this process, for which it had `token`. `by_caller`: other consumers may find what it
-    /// did not.
+    /// Ends an unsuccessful check by this process, which had `token` for it. `by_caller`: other consumers can find
+    /// tasks that it did not find.
     pub fn end_look(&mut self, token: Option<WakeToken>, by_caller: bool) -> LookEnd {
         let wakes = self.waiters.wakes;
         let has_changed = self.own_entry().is_some_and(|entry| {
@@ -76,7 +78,7 @@ impl QueueGuard {
         LookEnd { has_changed, looks_again, kept }
     }
 
-    /// Wakes consumers that wait although there are ready tasks, to look everywhere.
+    /// Wakes consumers that wait although tasks are ready, and makes them search from the first position.
     pub fn nudge_for_ready(&mut self) {
         let now = time::now();
         if self.has_idle_consumers(now) {
@@ -85,7 +87,7 @@ impl QueueGuard {
         }
     }
 
-    /// Does the same after a recount, for tasks whose arrival was not reported.
+    /// Wakes such consumers after a recount, for tasks whose arrival was not reported.
     pub fn nudge_for_counted(&mut self) {
         if self.has_idle_consumers(time::now()) {
             self.forget_marks();
@@ -93,8 +95,8 @@ impl QueueGuard {
         }
     }
 
-    /// Wakes the first `count` consumers of any task. Consumers of one tube, or of tasks that depend on the consumer,
-    /// are woken if a wake-up has come to nothing, ever less often: the row may have been locked.
+    /// Wakes the first `count` consumers that want any task. A consumer of one tube, or of tasks that depend on the
+    /// consumer, is woken if a wake-up was unsuccessful, at growing intervals: the row might have been locked.
     fn nudge(&mut self, count: u32, now: i64) {
         let (mut left, mut link) = (count, self.waiters.head);
         while let Some(&mut Entry { next, want, nudge_at, by_caller, .. }) = self.standing(link) {

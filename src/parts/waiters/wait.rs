@@ -1,4 +1,4 @@
-//! Waiting for a task, for the end of one, or for room: register, look again, sleep, pass the wake token on.
+//! Waiting for a task, for the end of a task, or for room: register, recheck, sleep, pass the wake token on.
 
 use crate::error::{Error, Result};
 use crate::parts::leases::session;
@@ -19,18 +19,19 @@ thread_local! {
     static EXIT_WATCHED: Cell<bool> = const { Cell::new(false) };
     /// The queue in whose wait queue this process is.
     static WAIT_QUEUE: Cell<Option<SlotId>> = const { Cell::new(None) };
-    /// Wake-up whose task is being looked for, and whether other consumers may find what that look does not.
+    /// The wake-up whose task this process is searching for, and whether other consumers can find tasks that it does
+    /// not find.
     static TOKEN: Cell<Option<(WakeToken, bool)>> = const { Cell::new(None) };
     /// The end of the transaction does not end the wait.
     static KEEPS_PLACE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// End of a wait; None if it has none.
+/// The end of a wait; None if the wait is unlimited.
 #[derive(Clone, Copy)]
 pub struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// Returns the instant `microseconds` from now; None: never.
+    /// Returns the instant `microseconds` from now; None means never.
     pub fn after(microseconds: Option<i64>) -> Deadline {
         let length = microseconds.map(|length| Duration::from_micros(length.max(0) as u64));
         Deadline(length.and_then(|length| Instant::now().checked_add(length)))
@@ -45,37 +46,37 @@ impl Deadline {
     }
 }
 
-/// A place in a wait queue, given up on drop.
+/// This process's entry in a wait queue, given up on drop.
 pub struct Place {
     slot: SlotId,
     since: i64,
     want: Cell<Want>,
     precedes: bool,
-    /// Microseconds until the next look after a wake-up that came to nothing.
+    /// Microseconds until the next check after an unsuccessful wake-up.
     patience: Cell<i64>,
-    /// Other consumers may find what the last look did not.
+    /// Other consumers can find tasks that the last check did not find.
     by_caller: Cell<bool>,
 }
 
-/// First and longest pause before such a look, in microseconds.
+/// First and longest delay before such a check (µs).
 const PATIENCE: (i64, i64) = (1_000_000, 64_000_000);
 
-/// A look in vain.
+/// A check that found no task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InVain {
     /// End of the pause of the queue.
     pub paused_until: Option<i64>,
-    /// Tasks depend on the caller: other consumers may find what this one did not.
+    /// Tasks depend on the caller: other consumers can find tasks that this one did not find.
     pub by_caller: bool,
 }
 
-/// What a watcher of a task comes to know.
+/// A report to a watcher of a task.
 pub enum News {
     /// The task has ended with this outcome.
     Ended(Outcome),
-    /// Something has happened, perhaps this end: look. The process stays in the wait queue.
+    /// Something has happened, possibly this end: the watcher has to check. The process stays in the wait queue.
     Look(Option<Outcome>),
-    /// Nothing until the deadline.
+    /// Nothing happened until the deadline.
     None,
 }
 
@@ -83,7 +84,7 @@ pub enum News {
 pub enum Waited {
     /// Room for this many tasks was reserved, which the caller has to record.
     Granted(i64),
-    /// The capacity has changed: look.
+    /// The capacity has changed: check again.
     Look,
     /// The deadline has passed.
     InVain,
@@ -95,7 +96,7 @@ impl Place {
         Place::join_at(slot, queue, want, false)
     }
 
-    /// Does the same; with `precedes` before all newcomers.
+    /// Joins the wait queue: with `precedes` before all newcomers, otherwise at its end.
     pub fn join_at(slot: SlotId, queue: &str, want: Want, precedes: bool) -> Result<Place> {
         if WAIT_QUEUE.get().is_some() {
             return Err(Error::new(
@@ -124,7 +125,8 @@ impl Place {
         Ok(place)
     }
 
-    /// Joins the wait queue under its lock, after `prepare`, which says when to look again without a wake-up.
+    /// Joins the wait queue under its lock, after `prepare`, which returns the instant of the next check without a
+    /// wake-up.
     fn stand(&self, queue: &str, prepare: impl FnOnce(&mut QueueGuard) -> i64) -> Result<()> {
         let session = session::current()?;
         watch_exit();
@@ -139,8 +141,8 @@ impl Place {
         }
     }
 
-    /// Waits for something else from now on, in the old place. True if it is something else: earlier offers of it
-    /// were not told to this process.
+    /// Waits for something else from now on, at the old position. Returns true if the want has changed: earlier offers
+    /// for it did not reach this process.
     pub fn wants(&self, want: Want, queue: &str) -> Result<bool> {
         if self.want.replace(want) == want {
             return Ok(false);
@@ -155,8 +157,8 @@ impl Place {
         Ok(true)
     }
 
-    /// Sleeps after a look in vain until this consumer is woken; false if the deadline passes first. Once woken it is
-    /// in the wait queue again, in the old place, in case the task is gone.
+    /// Sleeps after an unsuccessful check until this consumer is woken; returns false if the deadline passes first.
+    /// Once woken, the consumer joins the wait queue again at its old position, in case the task is gone.
     pub fn sleep(&self, deadline: Deadline, look: InVain, queue: &str) -> Result<bool> {
         self.by_caller.set(look.by_caller);
         if !deadline.is_over() && self.has_missed_some(look) {
@@ -167,7 +169,7 @@ impl Place {
         if !self.is_woken_before(deadline, look.paused_until, Reason::Task) {
             return Ok(false);
         }
-        // Takes nothing for a client that has closed.
+        // Ends here if the client has disconnected, so that no task is taken for it.
         latch::wait(Reason::Other, Some(Duration::ZERO), true);
         self.stand(queue, |shared| {
             let token = shared.token();
@@ -175,7 +177,7 @@ impl Place {
             if let Some((token, by_caller)) = unused {
                 shared.hand_on(token, by_caller);
             }
-            // Where other consumers take the tasks, a wake-up in vain says nothing of the next.
+            // If other consumers take the tasks, an unsuccessful wake-up says nothing about the next one.
             let is_first = look.by_caller && !token.is_nudge();
             let patience = if is_first { 0 } else { self.patience.get() * 2 };
             self.patience.set(patience.clamp(PATIENCE.0, PATIENCE.1));
@@ -184,7 +186,7 @@ impl Place {
         Ok(true)
     }
 
-    /// Sleeps until there is news of the watched task. `is_hint`: an outcome only says to look.
+    /// Sleeps until there is news of the watched task. `is_hint`: an outcome only tells the caller to check.
     pub fn watch(&self, deadline: Deadline, is_hint: bool, queue: &str) -> Result<News> {
         if !self.is_woken_before(deadline, None, Reason::Outcome) {
             return Ok(News::None);
@@ -211,7 +213,7 @@ impl Place {
     /// Sleeps until there is room.
     pub fn room(&self, deadline: Deadline, queue: &str) -> Result<Waited> {
         let is_woken = self.is_woken_before(deadline, None, Reason::Room);
-        // Puts nothing for a client that has closed.
+        // Ends here if the client has disconnected, so that no task is put for it.
         latch::wait(Reason::Other, Some(Duration::ZERO), true);
         let granted = slot::lock(self.slot).ok_or_else(|| gone(queue))?.take_grant();
         Ok(match granted {
@@ -221,15 +223,16 @@ impl Place {
         })
     }
 
-    /// Returns whether tasks became ready while this consumer looked in vain, for which other consumers may have been
-    /// woken. If it is about to sleep although tasks are ready, the worker is asked to check.
+    /// Returns whether this consumer has to check again: tasks became ready during its unsuccessful check, and other
+    /// consumers were possibly woken for them. If it is about to sleep although tasks are ready, the worker is asked to
+    /// check.
     fn has_missed_some(&self, look: InVain) -> bool {
         let Some(mut shared) = slot::lock(self.slot) else { return false };
         let token = TOKEN.take().map(|(token, _)| token);
         let LookEnd { has_changed, looks_again, kept } = shared.end_look(token, look.by_caller);
         TOKEN.set(kept.map(|token| (token, look.by_caller)));
         let has_ready = shared.has_ready();
-        // After a wake-up the pause may be over: this consumer looks again first.
+        // After a wake-up the pause might have ended: this consumer checks again first.
         if let Some(until) = look.paused_until.filter(|_| !has_changed) {
             shared.note_pause(until);
         }
@@ -256,7 +259,7 @@ impl Place {
         true
     }
 
-    /// Ends the wait as a task was found. A further wake-up goes to the next consumer.
+    /// Ends the wait because a task was found. A further wake-up goes to the next consumer.
     pub fn succeed(self) {
         TOKEN.set(None);
     }

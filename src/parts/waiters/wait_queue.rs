@@ -1,8 +1,8 @@
-//! The wait queue of a queue, and what processes in it wait for.
+//! The wait queue of a queue, and the wants of the processes in it.
 
 use crate::parts::waiters::wake::Offer;
 
-/// What a process waits for.
+/// The event that a process waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Want {
@@ -23,20 +23,20 @@ pub struct WaitQueue {
     pub(super) head: u32,
     pub(super) tail: u32,
     pub(in crate::parts) length: u32,
-    /// Consumers among them that want one tube.
+    /// Number of consumers that want one tube.
     pub(super) choosy: u32,
-    /// Processes among them that wait for the end of a task.
+    /// Number of processes that wait for the end of a task.
     pub(super) watchers: u32,
-    /// Producers among them that wait for room.
+    /// Number of producers that wait for room.
     pub(in crate::parts) producers: u32,
     /// Number of the last wake-up.
     pub(super) wakes: u64,
-    /// End of the pause that consumers in it wait for, if there is one.
+    /// End of the pause that the consumers wait out, if the queue is paused.
     pub(in crate::parts) paused_until: i64,
 }
 
 impl Want {
-    /// Returns whether a ready task satisfies this; if its tube is unknown, it may.
+    /// Returns whether a ready task can satisfy this want; a task of unknown tube can satisfy a want for any tube.
     pub(super) fn accepts(self, offer: Offer) -> bool {
         match self {
             Want::Any => true,
@@ -56,7 +56,7 @@ impl WaitQueue {
         self.length - self.watchers - self.producers
     }
 
-    /// Counts a process in or out.
+    /// Updates the numbers for a process that joins or leaves.
     pub(super) fn count(&mut self, want: Want, change: impl Fn(u32) -> u32) {
         self.length = change(self.length);
         match want {

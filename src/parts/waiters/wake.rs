@@ -1,21 +1,21 @@
-//! Wake-ups: offer and token.
+//! Wake-ups: the offer of a task, and the token for a consumer.
 
-/// An offer: there is a ready task, of this tube if it is known.
+/// An offer: there is a ready task, in this tube if the tube is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     pub tube: Option<u64>,
 }
 
-/// Wake-up given to a consumer.
+/// A wake-up given to a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WakeToken {
     pub(super) offer: Offer,
-    /// Number among the wake-ups of the queue; 0: for one process alone.
+    /// Number among the wake-ups of the queue; 0 if it concerns one process only.
     pub(super) number: u64,
 }
 
 impl WakeToken {
-    /// Makes the consumer look, without an offer.
+    /// Makes the consumer check, without an offer.
     pub(in crate::parts) const NUDGE: WakeToken =
         WakeToken { offer: Offer { tube: None }, number: 0 };
 

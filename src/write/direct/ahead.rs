@@ -1,4 +1,4 @@
-//! Takes of the candidates that a take has read ahead, see [`xqueue_core::marks::ring`].
+//! Takes of candidates that another take has read ahead, see [`xqueue_core::marks::ring`].
 
 use crate::parts::marks::claim::Claim;
 use crate::parts::shortcuts::{self, Shortcut};
@@ -19,43 +19,43 @@ use xqueue_core::statement::Parameter;
 use xqueue_core::statement::rule::Applies;
 use xqueue_core::status::Status;
 
-/// Maximum number of candidates in a row that cannot be taken; beyond it the index is searched.
+/// Maximum number of successive candidates that cannot be taken; beyond it the index is searched.
 const MISSES: usize = 8;
 
-/// A take that is handed nothing after it has read ahead reads again at most once for this number of tasks wanted: what
-/// it read may have been handed to other takes.
+/// A take that has read ahead but is handed no candidate reads again at most once per this number of wanted tasks: its
+/// tasks were possibly handed to other takes.
 const TASKS_PER_READ: usize = 32;
 
-/// A take of several tasks waits for another that is reading ahead, this often and this long: else it would take from
-/// the index what that one has just read.
+/// A take of several tasks waits this often, and this long each time, for another take that is reading ahead. Otherwise
+/// it would take from the index the tasks that the other one has just read.
 const NAPS: usize = 20;
 const NAP: Duration = Duration::from_micros(100);
 
-/// What a take has been handed out.
+/// The candidates that a take was handed out.
 pub struct Ahead {
     claim: Claim,
     handed: Handed,
     more: More,
 }
 
-/// What became of a task that a take has looked at.
+/// The result of an attempt to take a task.
 pub enum Attempt {
     Taken,
-    /// It is taken, and so is the number wanted.
+    /// The task is taken, and with it the number of tasks wanted.
     Enough,
-    /// It is not to be taken.
+    /// The task must not be taken.
     Unfit,
-    /// It cannot be taken, or delivered.
+    /// The task cannot be taken, or cannot be delivered.
     Refused,
-    /// The transaction of this number is changing it, or has.
+    /// The transaction with this id is changing the task, or has changed it.
     Changed(u32),
-    /// Another transaction has locked it, if it is known which.
+    /// Another transaction has locked the task; the id is None if it is unknown.
     Locked(Option<u32>),
-    /// What it would become is to be said by a statement.
+    /// Only a statement can compute the task's new values.
     Impossible,
 }
 
-/// The group that a take looks at, and how its tasks are found.
+/// The group that a take searches, and how to find its tasks.
 #[derive(Clone, Copy)]
 pub struct Search<'take, 'call> {
     pub group: Group,
@@ -65,8 +65,8 @@ pub struct Search<'take, 'call> {
     pub tasks: usize,
 }
 
-/// Hands out the next candidates of a group, where a ring may be used. The take looks at them under a snapshot that is
-/// younger.
+/// Hands out the next candidates of a group, if its ring can be used. The take must look at them under a younger
+/// snapshot.
 pub fn begin(queue: &Queue, group: Group, tasks: usize) -> Option<Ahead> {
     start::may_read_ahead(queue, group).then(|| hand_out(queue, group, tasks))
 }
@@ -80,8 +80,8 @@ fn hand_out(queue: &Queue, group: Group, tasks: usize) -> Ahead {
     Ahead { claim, handed: handed.unwrap_or_default(), more }
 }
 
-/// Lets `attempt` take candidates, and returns whether the index is to be searched for more. The rings are put aside
-/// where a claim is dropped.
+/// Lets `attempt` take candidates. Returns whether the index has to be searched for more. A claim that is dropped puts
+/// the rings aside.
 pub fn take(
     queue: &Queue,
     search: Search,
@@ -100,21 +100,21 @@ pub fn take(
     }
 }
 
-/// A take that goes through what it is handed out.
+/// A take that works through its candidates.
 struct Taking<'take, 'call, 'heap, A> {
     queue: &'take Queue,
     search: Search<'take, 'call>,
     open: &'take mut Open<'heap>,
     attempt: A,
     taken: usize,
-    /// Candidates since the last that was taken.
+    /// Number of candidates since the last one that was taken.
     misses: usize,
     reads: usize,
     naps: usize,
 }
 
 impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
-    /// Does what the ring says. If that is the last, returns whether the index is to be searched.
+    /// Follows the ring's instructions. At the end, returns whether the index has to be searched.
     fn follow(&mut self, Ahead { claim, handed, more }: Ahead) -> Option<bool> {
         if let Some(refill) = handed.refill {
             let is_often = self.reads > self.search.tasks / TASKS_PER_READ;
@@ -158,7 +158,7 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
         None
     }
 
-    /// Returns whether the take has waited for another that is reading ahead.
+    /// Returns whether the take has waited for another take that is reading ahead.
     fn waits_for(&mut self, handed: &Handed) -> bool {
         if self.search.tasks == 1 || !handed.is_being_read || self.naps == NAPS {
             return false;
@@ -168,7 +168,7 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
         true
     }
 
-    /// Looks at a candidate: at its row, or, where that has been written anew, at what the index has in its place.
+    /// Attempts to take a candidate: its row, or, if the row has moved, the row that the index has for its position.
     fn look(&mut self, candidate: Candidate) -> Attempt {
         let (queue, search, attempt) = (self.queue, self.search, &mut self.attempt);
         let mut seen = None;
@@ -201,7 +201,8 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
         seen
     }
 
-    /// Tells the ring what the take has passed over because of another transaction, or because it cannot be taken.
+    /// Reports to the ring a task that the take has passed over, because of another transaction or because it cannot be
+    /// taken.
     fn note(&self, handed: &Handed, seen: &Attempt) {
         if matches!(seen, Attempt::Changed(_) | Attempt::Locked(_) | Attempt::Refused)
             && let Some(mut slot) = slot::lock(self.queue.slot)
@@ -213,7 +214,7 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
         }
     }
 
-    /// Ends what was handed out without a look at all of it: the ring that it is of is put aside.
+    /// Ends the handing out without a look at all candidates; their ring is put aside.
     fn give_up(&self, claim: Claim, handed: &Handed) -> bool {
         if let Some(mut slot) = slot::lock(self.queue.slot) {
             slot.give_up(handed);
@@ -222,8 +223,8 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
         true
     }
 
-    /// Reads the next tasks of the group, and returns whether there are any. What another transaction is changing is
-    /// left out: its rollback puts the rings aside, if it has reported the change.
+    /// Reads the next tasks of the group, and returns whether there are any. A task that another transaction is
+    /// changing is left out. If that transaction has reported its change, its rollback puts the rings aside.
     fn read_ahead(&self, refill: &Refill) -> bool {
         injection::point(c"xqueue-ring-is-refilled");
         let (queue, search) = (self.queue, self.search);
@@ -253,12 +254,12 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
     }
 }
 
-/// Returns whether a transaction has ended whose lock was in the way.
+/// Returns whether one of the transactions whose locks were in the way has ended.
 fn has_ended(handed: &Handed) -> bool {
     handed.lockers.iter().any(|locker| *locker != 0 && !xact::is_in_progress(*locker))
 }
 
-/// Returns whether a task has the label that is asked for: the hash of another may be the same.
+/// Returns whether a task has the wanted label; different labels can have the same hash.
 fn is_of_tube(queue: &Queue, search: Search, found: &Found) -> bool {
     let Some((wanted, tube)) = search.arguments.get(Parameter::Tube).zip(queue.tube()) else {
         return true;
@@ -267,12 +268,13 @@ fn is_of_tube(queue: &Queue, search: Search, found: &Found) -> bool {
     label.is_some_and(|label| operators::equal(label, wanted, tube.collation))
 }
 
-/// Of a change that was rolled back the row may not say so yet.
+/// Returns whether a transaction in progress is changing the row. After a rollback the row can still name the old
+/// transaction.
 fn is_being_changed(found: &Found) -> bool {
     matches!(found.holder(), Holder::Changes(id) if xact::is_in_progress(id))
 }
 
-/// Returns the bounds of a group's tasks in the index, and one for their keys.
+/// Returns the bounds of a group's tasks in the index, with an additional bound for their keys.
 pub fn bounds<'m>(
     queue: &Queue,
     group: Group,

@@ -1,18 +1,18 @@
-//! Takes by a search of the index.
+//! Takes by searching the index.
 
 use crate::server::heap::{Bound, Found, Open, Scan};
 use crate::server::{injection, xact};
 use crate::write::direct::ahead::Attempt;
 use pgrx::pg_sys::Oid;
 
-/// Maximum number of searches of a take; beyond it a statement is to find what others change again and again.
+/// Maximum number of searches of a take; beyond it a statement has to find tasks that other transactions keep changing.
 const SEARCHES: usize = 3;
 
-/// Lets `attempt` take the tasks that an index leads to, in order, and returns whether there may be more, for a
-/// statement to find.
+/// Lets `attempt` take the tasks of an index in order. Returns whether there can be more tasks, which a statement has
+/// to find.
 ///
-/// What other transactions are changing or have locked is passed over. Where one of them has ended since, its task may
-/// be free: the index is searched again.
+/// Tasks that other transactions are changing or have locked are passed over. If one of these transactions has ended
+/// since, its task is possibly free, so the index is searched again.
 pub fn take(
     open: &Open,
     index: Oid,
@@ -40,7 +40,7 @@ pub fn take(
         if let Some(needs_statement) = needs_statement {
             return needs_statement;
         }
-        // Of several that hold a row it is not known when they end: a second look is enough.
+        // If several transactions hold a row, it is not known when they end: a second search is enough.
         let still_holds = |holder: &Option<u32>| holder.map_or(search > 1, xact::is_in_progress);
         if holders.iter().all(still_holds) {
             return false;

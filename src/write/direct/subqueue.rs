@@ -1,5 +1,5 @@
-//! Direct path of a take of the first task of a sub-queue. Whether another is in flight is not looked up: none is if
-//! the sub-queue is claimed by this transaction and clear, see [`xqueue_core::subqueues`].
+//! Direct path of a take of the first task of a sub-queue. It does not search for another task in flight: there is none
+//! if this transaction has claimed the sub-queue and the sub-queue is clear, see [`xqueue_core::subqueues`].
 
 use crate::error::Result;
 use crate::parts::shortcuts::{self, Shortcut};
@@ -19,21 +19,21 @@ use xqueue_core::statement::Parameter;
 use xqueue_core::statement::rule::Applies;
 use xqueue_core::status::Status;
 
-/// The result of a look at the first task of a sub-queue.
+/// The result of an attempt to take the first task of a sub-queue.
 pub enum First {
-    /// It has been taken. No task behind it has a lesser level than this; None if tasks before it were passed over.
+    /// The task has been taken. No later task has a lesser level than this; None if earlier tasks were passed over.
     Taken(Rows<'static>, Option<Level>),
-    /// Its level is this, which is beyond the limit.
+    /// The task has this level, which is beyond the limit.
     Later(Level),
-    /// Another transaction has locked it, or changed it since.
+    /// Another transaction has locked the task, or changed it since.
     Locked,
-    /// It waits for its time.
+    /// The task waits for its time.
     Waits,
     Missing,
 }
 
-/// Takes the first task of a sub-queue that this transaction has claimed, from the mark among the arguments
-/// on, unless its level is beyond `limit`. None where that is left to a statement.
+/// Takes the first task of a sub-queue that this transaction has claimed, from the mark in the arguments on, unless its
+/// level is beyond `limit`. Returns None if a statement has to do it.
 pub fn take(
     queue: &Queue,
     subqueue: u64,
@@ -109,11 +109,12 @@ pub fn take(
         if row.is_some() && has_levels { Scan::GoesOn } else { Scan::Ends }
     });
     let Some(row) = row else {
-        // What was passed over is still there.
+        // The tasks that were passed over are still there.
         let is_missing = has_passed && matches!(first, Some(First::Missing));
         return Ok(if is_missing { Some(First::Locked) } else { first });
     };
-    // A task may just have been taken by hand, by a transaction that has not found the sub-queue claimed yet.
+    // A task might have been taken by hand since the first check. Its transaction found the sub-queue claimed and made
+    // it not clear.
     if !subqueues::is_clear(queue.slot, subqueue) {
         open.require_unique(in_flight);
     }

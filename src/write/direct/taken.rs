@@ -1,5 +1,5 @@
-//! Where this session has written the tasks that it took last: an ack looks there before it searches the index of the
-//! key. A row found there is one to ack only if it is that task, and taken by this session.
+//! The rows that this session wrote for the tasks that it took last. An ack looks there before it searches the key's
+//! index. It acks a row found there only if it is that task and taken by this session.
 
 use crate::queue::Queue;
 use crate::server::heap::Open;
@@ -9,18 +9,18 @@ use xqueue_core::position::Position;
 use xqueue_core::row_id::RowId;
 use xqueue_core::slot_id::SlotId;
 
-/// How many are kept: as many as a take takes without a statement.
+/// Maximum number of rows kept: as many tasks as a take can take without a statement.
 const ROOM: usize = 200;
 
-/// A task, and where it was written.
+/// A task, and the location of its row.
 type Written = (SlotId, Position, RowId);
 
-/// The last tasks taken, in the order of the takes.
+/// The tasks taken last, in the order of the takes.
 struct Kept {
     tasks: [Option<Written>; ROOM],
-    /// Place of the next one.
+    /// Position of the next entry to write.
     next: usize,
-    /// Place of the one that was looked for last, and found.
+    /// Position of the last entry that a search found.
     found: usize,
 }
 
@@ -29,7 +29,7 @@ thread_local! {
         const { RefCell::new(Kept { tasks: [None; ROOM], next: 0, found: 0 }) };
 }
 
-/// Keeps where the row was written of a task that has just been taken.
+/// Keeps the location of the row of a task that was just taken.
 pub fn keep(queue: &Queue, written: &Open) {
     let position = queue.named_position_of(written).filter(|_| queue.has_simple_key);
     let Some(position) = position else { return };
@@ -40,8 +40,8 @@ pub fn keep(queue: &Queue, written: &Open) {
     });
 }
 
-/// Returns the position of a task with this key, and where its row was written, if that is kept: mostly it is the task
-/// taken last, or of several taken at once the one after that which was looked for last.
+/// Returns the position of the task with this key and the location of its row, if they are kept. Usually it is the task
+/// taken last, or, after a take of several tasks, the one after the last task found.
 pub fn row(queue: &Queue, key: &[Value]) -> Option<(Position, RowId)> {
     let [key] = key else { return None };
     let wanted = queue.position(*key)?;

@@ -1,8 +1,8 @@
-//! The worker's changes, without statements: of tasks that are due, and of those whose session has ended. It also finds
-//! what is left and what is next.
+//! The worker's changes without statements: of due tasks, and of tasks whose session has ended. It also finds the
+//! remaining and the next due tasks.
 //!
-//! What a statement would plan may call code of the table's owner; here an index of the queue's own is scanned, and
-//! each task that it leads to is looked at and changed by the rules of [`xqueue_core::statement::rule`].
+//! A statement could call code of the table's owner while it is planned. The direct path scans one of the queue's own
+//! indexes instead, and changes each task that it finds by the rules of [`xqueue_core::statement::rule`].
 
 use crate::error::Error;
 use crate::parts::shortcuts::{self, Shortcut};
@@ -24,22 +24,22 @@ use xqueue_core::field::Field;
 use xqueue_core::statement::{Change, Index, MORTAL};
 use xqueue_core::status::Status;
 
-/// The tasks that a change of the worker's is about.
+/// The tasks that a change by the worker concerns.
 #[derive(Clone, Copy)]
 pub enum Wanted<'a> {
-    /// Those that are due at `now`; none is due before `since`.
+    /// Tasks that are due at `now`; no task is due before `since`.
     Due { now: i64, since: i64 },
-    /// Those that these sessions hold.
+    /// Tasks that these sessions hold.
     Held { sessions: &'a [Uuid] },
-    /// Those that no session holds.
+    /// Taken tasks that no session holds.
     Ownerless,
 }
 
-/// How the tasks of a change are found.
+/// How to find the tasks of a change.
 struct Kind {
     index: Index,
     states: &'static [Status],
-    /// The field that says when a task is due.
+    /// The field with the instant at which a task is due.
     instant: Option<Field>,
     call: Call,
 }
@@ -59,14 +59,14 @@ fn kind(change: Change) -> Option<Kind> {
     })
 }
 
-/// A queue's table as the worker looks at it and changes it.
+/// A queue's table, for the worker's scans and changes.
 pub struct Upkeep<'q> {
     queue: &'q Queue,
     direct: Rc<Direct>,
 }
 
 impl Upkeep<'_> {
-    /// None where statements have to do it.
+    /// Returns None if statements have to make the changes.
     pub fn of(queue: &Queue) -> Option<Upkeep<'_>> {
         let table = queue.table;
         if !privileges::may_update_all(table) || !privileges::may_delete_all(table) {
@@ -93,8 +93,8 @@ impl Upkeep<'_> {
         Assignments::of(self.queue, assignments, &Arguments::default())
     }
 
-    /// Changes up to `limit` tasks and returns their number; those are passed over that are locked, and for which
-    /// `is_tried` says no. None where a statement has to do it.
+    /// Changes up to `limit` tasks and returns their number. Passes over locked tasks, and tasks for which `is_tried`
+    /// returns false. Returns None if a statement has to make the change.
     pub fn change(
         &self,
         change: Change,
@@ -105,7 +105,7 @@ impl Upkeep<'_> {
         let (queue, kind) = (self.queue, kind(change)?);
         let assignments = self.assignments(change)?;
         let deletes = matches!(change, Change::Expire | Change::DeleteZombies);
-        // What comes back may be ready, waiting for its next attempt, or buried.
+        // A task that is given back becomes ready, waits for its next attempt, or is buried.
         let open = self.direct.open(if deletes { &[] } else { &MORTAL })?;
         let mut changed = 0;
         self.scan(&open, change, wanted, |found, from| {
@@ -131,7 +131,7 @@ impl Upkeep<'_> {
         Some(changed)
     }
 
-    /// Shows the tasks that a change is about, with their states.
+    /// Calls `see` for each task that a change concerns, with its state.
     fn scan(
         &self,
         open: &Open,
@@ -174,8 +174,7 @@ impl Upkeep<'_> {
         }
     }
 
-    /// Returns the next instant at which the worker must act, of the tasks that `is_tried` lets pass; none is before
-    /// `since`.
+    /// Returns the next instant at which a task that passes `is_tried` is due; no task is due before `since`.
     pub fn next_due(&self, since: i64, is_tried: impl Fn(&Found) -> bool) -> Option<Option<i64>> {
         let (queue, open) = (self.queue, self.direct.open(&[])?);
         let first = |index: Option<Oid>, field: Field, acts: &dyn Fn(Status) -> bool| {
@@ -196,7 +195,7 @@ impl Upkeep<'_> {
         Some([runat, expires].into_iter().flatten().min())
     }
 
-    /// Returns the sessions that hold tasks; None for no session.
+    /// Returns the sessions that hold tasks; the element None stands for taken tasks without a session.
     pub fn holders(&self) -> Option<Vec<Option<Uuid>>> {
         let (queue, open) = (self.queue, self.direct.open(&[])?);
         let taken = self.direct.taken?;
@@ -221,7 +220,7 @@ impl Upkeep<'_> {
         Some(holders)
     }
 
-    /// Returns those of the sessions that hold tasks which are wanted.
+    /// Returns the wanted sessions that hold tasks.
     pub fn holding(&self, wanted: Wanted) -> Option<Vec<Option<Uuid>>> {
         let Wanted::Held { sessions } = wanted else { return Some(vec![]) };
         let open = self.direct.open(&[])?;

@@ -1,5 +1,5 @@
-//! Takes from sub-queues with priorities: the one with the most urgent first task goes first; among equals, the one
-//! that has waited longest for its turn.
+//! Takes from sub-queues with priorities. The sub-queue with the most urgent first task goes first; among equals, the
+//! one that has waited longest for its turn.
 
 use crate::error::Result;
 use crate::parts::subqueues;
@@ -10,11 +10,12 @@ use xqueue_core::level::{LAST, Level};
 use xqueue_core::slot_id::SlotId;
 use xqueue_core::subqueues::Back;
 
-/// Maximum number of the transaction's own sub-queues whose level is looked up; further ones are taken from once
-/// nothing else is left.
+/// Maximum number of the transaction's own sub-queues whose level is looked up; the others are tried once there is
+/// nothing else left.
 const OWN_SUBQUEUES: usize = 100;
 
-/// Maximum number of sub-queues that a take gives back as less urgent than recorded; then it takes what comes.
+/// Maximum number of sub-queues that a take gives back because they are less urgent than recorded; beyond it the take
+/// ignores levels.
 const CORRECTIONS: u32 = 100_000;
 
 /// A sub-queue known only to this transaction, and the level of its first task.
@@ -31,7 +32,7 @@ impl Take<'_> {
         self.complete_ring(spi);
         let mut own = self.own_subqueues(spi);
         let mut corrections = CORRECTIONS;
-        // While they are claimed they do not return to the ring.
+        // Sub-queues that stay claimed do not return to the ring.
         let mut kept = Vec::new();
         let mut taken = 0;
         while taken < count {
@@ -67,7 +68,7 @@ impl Take<'_> {
         Ok(taken)
     }
 
-    /// Returns the sub-queues known only to this transaction that have something to take, the most urgent last.
+    /// Returns the sub-queues that only this transaction knows and that have a task to take, the most urgent one last.
     fn own_subqueues(&self, spi: &Spi) -> Vec<Own> {
         let pending = transaction::pending_subqueues(self.queue.slot);
         let may_have_some = pending
@@ -102,7 +103,7 @@ impl Take<'_> {
     }
 }
 
-/// Returns whether a level comes before those in the ring, which go first if equal.
+/// Returns whether a level comes before all levels in the ring; an equal level does not.
 fn is_first(slot: SlotId, level: Level) -> bool {
     subqueues::least_level(slot).is_none_or(|others| level < others)
 }

@@ -1,4 +1,4 @@
-//! The look at the first task of a sub-queue claimed by the transaction, which takes it.
+//! Taking the first task of a sub-queue that the transaction has claimed.
 
 use crate::error::Result;
 use crate::parts::subqueues;
@@ -14,17 +14,17 @@ use xqueue_core::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
 use xqueue_core::position::{FIRST, LAST};
 use xqueue_core::statement::{Change, Parameter};
 
-/// The result of a look at the first task of a sub-queue.
+/// The result of an attempt to take the first task of a sub-queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Looked {
     Taken,
-    /// It is there, and locked by another transaction.
+    /// Another transaction has locked the task.
     Locked,
-    /// It comes after those of others.
+    /// The task comes after the first tasks of other sub-queues.
     Later,
-    /// There is no takeable one.
+    /// There is no takeable task.
     Nothing,
-    /// It was not taken, for another reason.
+    /// The task was not taken, for another reason.
     InVain,
 }
 
@@ -35,7 +35,7 @@ impl Looked {
 }
 
 impl Take<'_> {
-    /// Takes the first task of a sub-queue claimed by this transaction, if it is takeable and its level within a
+    /// Takes the first task of a sub-queue claimed by this transaction, if the task is takeable and its level within a
     /// limit.
     pub(super) fn look(
         &mut self,
@@ -46,21 +46,22 @@ impl Take<'_> {
     ) -> Result<Looked> {
         let slot = self.queue.slot;
         let before = transaction::pending_subqueue(slot, subqueue);
-        // The transaction may have the sub-queue only by a task that it has acked, which shared memory no longer
-        // knows: then others look there too.
+        // The transaction can hold the sub-queue only through a task that it has acked, which shared memory no longer
+        // knows. Then other takes search there too.
         let is_alone = before.claimed || subqueues::is_busy(slot, subqueue);
         let mark =
             if is_alone { subqueues::begin_look(slot, subqueue).min(before.least) } else { FIRST };
         let mark = self.queue.key_at(mark).filter(|_| mark != FIRST);
         self.arguments.set(Parameter::Subqueue, Value::int8(subqueue as i64));
         self.arguments.set_or_null(Parameter::Mark, mark);
-        // Tasks that only this transaction sees gone return with a rollback, and a fixed snapshot does not show what
-        // others have put since.
+        // Tasks that are gone only for this transaction return with a rollback, and a fixed snapshot does not show
+        // tasks that others have put since.
         let sees_all = is_alone
             && !before.lost
             && !xact::has_fixed_snapshot()
             && !self.queue.may_be_changing();
-        // The result cannot be recorded for others: the sub-queue would return to the ring at once.
+        // A limit would send the sub-queue back to the ring, but its level could not be recorded: the next take would
+        // find it again immediately.
         let limit = if sees_all { limit } else { LAST_LEVEL };
         self.arguments.set(Parameter::Level, Value::int8(limit));
         let none_left = if self.queue.has_levels() { LAST_LEVEL } else { UNKNOWN };
@@ -102,7 +103,7 @@ impl Take<'_> {
         if let Some((first, level)) = end.filter(|_| sees_all) {
             subqueues::end_look(slot, subqueue, first, level);
         }
-        // The unique index ensures that no other is in flight.
+        // The unique index ensures that no other task is in flight.
         let has_only_taken = before.claimed && before.taken == 0;
         let is_clear = looked == Looked::Taken && by_statement && has_only_taken;
         if is_clear && self.queue.is_tracked && self.queue.in_flight_index().is_some() {
@@ -135,13 +136,13 @@ impl Take<'_> {
         Ok(if taken > 0 { Looked::Taken } else { Looked::InVain })
     }
 
-    /// Returns the same if it is beyond a limit.
+    /// Returns the level of a sub-queue's first task if it is beyond a limit.
     fn level_beyond(&self, spi: &Spi, subqueue: u64, limit: Level) -> Option<Level> {
         let level = (limit != LAST_LEVEL).then(|| self.first_level(spi, subqueue))?;
         level.filter(|level| *level > limit)
     }
 
-    /// Returns the level of a sub-queue's first task, if it is takeable.
+    /// Returns the level of a sub-queue's first task, if the task is takeable.
     pub(super) fn first_level(&self, spi: &Spi, subqueue: u64) -> Option<Level> {
         let subqueue = Arguments::of(Parameter::Subqueue, Value::int8(subqueue as i64));
         let rows = self.queue.run(spi, &Statement::FirstLevel, &subqueue);

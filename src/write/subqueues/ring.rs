@@ -1,4 +1,4 @@
-//! Looks for sub-queues in the table while a ring is incomplete, as after the start of the server.
+//! Completes a ring by searching the table for sub-queues, for example after the start of the server.
 
 use crate::parts::subqueues;
 use crate::queue::{Arguments, Queue, Statement};
@@ -11,21 +11,22 @@ use xqueue_core::level::{self, Level};
 use xqueue_core::statement::Parameter;
 use xqueue_core::subqueues::{Offered, Scan};
 
-/// Number of sub-queues per statement while a ring is incomplete.
+/// Number of sub-queues that one statement reads while a ring is incomplete.
 const SUBQUEUES_PER_SCAN: i32 = 100;
 
-/// Number of times the end of the index is reached: twice, as another process may have begun in the middle.
+/// Number of times that the end of the index has to be reached: twice, because another process might have begun the
+/// pass in the middle.
 const ENDS: u32 = 2;
 
 impl Take<'_> {
-    /// Fills an incomplete ring until there is something to take besides the sub-queues looked at in vain.
+    /// Fills an incomplete ring until it has a sub-queue besides the `vain` ones that the take has already tried.
     pub(super) fn find_subqueues(&self, spi: &Spi, search: &mut Search, vain: u32) {
         let slot = self.queue.slot;
         let mut part = search.part.take().or_else(|| subqueues::begin_scan(slot));
         if part.is_none() {
             return;
         }
-        // Changes that only this transaction sees may be undone, and neither an old snapshot nor a part of the rows
+        // Changes that only this transaction sees can be rolled back. Neither an old snapshot nor a part of the rows
         // completes a ring.
         let pending = transaction::pending_subqueues(slot);
         let sees_part = xact::has_fixed_snapshot() || pending.more || self.queue.has_row_security;
@@ -60,8 +61,8 @@ impl Take<'_> {
         search.looks = 0;
     }
 
-    /// Completes the ring, so that the least level is known. Where that is impossible, for want of room or because of
-    /// the snapshot, the order is that of the known sub-queues.
+    /// Completes the ring, so that the least level is known. If that is impossible, because of the snapshot or for lack
+    /// of room, the order is that of the known sub-queues.
     pub(super) fn complete_ring(&self, spi: &Spi) {
         let slot = self.queue.slot;
         let mut part = subqueues::begin_scan_in_room(slot);
@@ -72,7 +73,7 @@ impl Take<'_> {
         if xact::has_fixed_snapshot() || pending.more || self.queue.may_be_changing() {
             return;
         }
-        // Changes that only this transaction sees may be undone.
+        // Changes that only this transaction sees can be rolled back.
         for (subqueue, _) in pending.iter().filter(|(_, change)| change.is_seen_otherwise()) {
             subqueues::offer(slot, subqueue, level::UNKNOWN);
         }
@@ -89,14 +90,14 @@ impl Take<'_> {
     }
 }
 
-/// A sub-queue that has something to take.
+/// A sub-queue that has a task to take.
 struct Takeable {
     subqueue: u64,
     /// The level of its first task.
     level: Level,
 }
 
-/// Returns some sub-queues of the table that have something to take, and where to continue.
+/// Returns some sub-queues of the table that have a task to take, and where to continue.
 fn subqueues_from(spi: &Spi, queue: &Queue, from: i64) -> (Vec<Takeable>, Option<i64>) {
     let mut arguments = Arguments::of(Parameter::Subqueue, Value::int8(from));
     arguments.set(Parameter::Limit, Value::int4(SUBQUEUES_PER_SCAN));

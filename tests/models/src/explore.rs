@@ -1,4 +1,4 @@
-//! Exploring models: in full, which breaks no property, and with a flaw, which must break one.
+//! Explores models: exhaustively, which must break no property, and with a flaw, which must break one.
 
 use stateright::{Checker, HasDiscoveries, Model};
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ where
 {
 }
 
-/// Explores all states of a model, none of which may break a property; says how many there are.
+/// Explores all states of a model and returns their number. Fails if a state breaks a property.
 pub fn holds(name: &str, model: impl Explorable) -> usize {
     let explored = model.checker().threads(THREADS).spawn_bfs().join();
     explored.assert_properties();
@@ -32,7 +32,7 @@ pub fn holds(name: &str, model: impl Explorable) -> usize {
     explored.unique_state_count()
 }
 
-/// Explores a flawed model, which must break a property; gives a way there.
+/// Explores a flawed model and returns a path to a state that breaks the property. Fails if there is no such state.
 pub fn breaks<M: Explorable>(flaw: impl Debug, model: M, property: &'static str) -> Vec<M::Action> {
     let is_broken = HasDiscoveries::AnyOf(BTreeSet::from([property]));
     let explored = model.checker().finish_when(is_broken).spawn_bfs().join();

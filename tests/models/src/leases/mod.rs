@@ -1,17 +1,22 @@
-//! Leases: a session holds a task from its take until it settles it, its time to run is over, or the session ends.
+//! Leases: a session holds a task from its take until it settles the task, its time to run expires, or the session
+//! ends.
 //!
-//! The lease is in the row: status taken, owner, attempt, deadline. Whatever changes a task locks its row and judges
-//! the row's latest version: an ack wants status and owner, and the attempt where it is given; the worker passes
-//! over locked rows and looks once more whether the time is over, or which session has the task.
+//! Invariant: a task is never under two live leases, a live lease is the one in the row, and an ack ends no lease
+//! except its own. The lease is in the row: status taken, owner, attempt, deadline. Each change of a task locks its row
+//! and judges the row's latest version. An ack checks status and owner, and the attempt if it is given. The worker
+//! passes over locked rows, and checks again that the time has expired or which session has the task.
 //!
-//! What a session that has ended leaves behind comes back so: each session counts in its COMMIT callbacks how many
-//! tasks it holds in each queue. At its exit, after its transaction, it leaves the worker its uuid and those queues, or
-//! nothing if it holds nothing. Here each task is in a queue of its own. If another session has written its uuid into a
-//! row by hand, its counts are *distrusted* and the worker looks into all queues; and as it may have ended before that
-//! was committed, the COMMIT callback of the giver, after the counters, leaves the worker the uuid again unless the
-//! session is attached. The worker forgets a session once nothing is taken (by the counters), or once it sees no row
-//! of it any more; locked ones it tries again. At its start it compares the owners in the table with the sessions
-//! attached after it has read them.
+//! The tasks of an ended session come back in spite of these races:
+//!
+//! 1. A session ends at any moment. It counts in its COMMIT callbacks how many tasks it holds in each queue. At its
+//!    exit, after its transaction, it leaves its uuid and those queues to the worker, or nothing if it holds no tasks.
+//!    In this model each task is in a queue of its own.
+//! 2. Another session writes the uuid into a row by hand. The counts of the session are *distrusted* and the worker
+//!    searches all queues. Because the session can end before that commit, the COMMIT callback of the giver, after the
+//!    counters, leaves the uuid to the worker again unless the session is attached.
+//! 3. Rows are locked, or commits not counted yet. The worker forgets a session once no task is taken (by the
+//!    counters), or once it sees no row of the session; it retries locked rows.
+//! 4. The worker starts. It compares the owners in the table with the sessions attached after it has read the owners.
 //!
 //! | step | code |
 //! |---|---|
@@ -37,15 +42,15 @@ pub const SESSIONS: usize = 3;
 /// Attempts of one task.
 const ATTEMPTS: usize = 4;
 
-/// What is explored, and what is wrong with it.
+/// The bounds of an exploration, and its flaw.
 #[derive(Clone, Debug, Default)]
 pub struct Leases {
     pub takes: u8,
-    /// Takes may be rolled back.
+    /// Takes can be rolled back.
     pub rollbacks: bool,
     pub snatches: u8,
     pub gifts: u8,
-    /// How often the time to run of a lease passes.
+    /// Number of times that the time to run of a lease expires.
     pub expiries: u8,
     pub touches: u8,
     pub crashes: u8,
@@ -56,21 +61,21 @@ pub struct Leases {
 pub enum Flaw {
     /// An ack ignores which session has taken the task.
     AckWithoutOwner,
-    /// An ack does not look at the attempt.
+    /// An ack does not check the attempt.
     AckWithoutAttempt,
-    /// The worker gives back what its snapshot has shown it as overdue.
+    /// The worker gives back the tasks that its snapshot has shown as overdue, without checking again.
     OverdueUnchecked,
-    /// The worker compares the owners with the sessions that were attached before it saw them.
+    /// The worker compares the owners with the sessions that were attached before it read the owners.
     AttachedTooEarly,
-    /// The worker forgets a session after one try, whatever was locked.
+    /// The worker forgets a session after one try, even if rows were locked.
     LockedForgotten,
-    /// The worker believes counters that a transaction, visible already, has still to change.
+    /// The worker trusts the counters although a visible transaction has yet to change them.
     CountersBelieved,
-    /// A session distrusts nothing.
+    /// A gift does not make the receiver's counts distrusted.
     NoDistrust,
-    /// The giver does not look after the session that has got a task.
+    /// The giver does not report the session that was given the task.
     NotLookedAfter,
-    /// It does so before its counters are changed.
+    /// The giver reports it before its counters are changed.
     LookedAfterTooEarly,
     /// A session is left to the worker before its transaction has ended.
     LeftBeforeAbort,

@@ -1,6 +1,6 @@
-//! The rules of a lease: what may become of a task's row, and by what.
+//! The rules of a lease: which steps can change a task's row, and how.
 
-/// A task's row, as far as its lease goes. `S` names sessions.
+/// A task's row, reduced to its lease. `S` names sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Row<S> {
     Ready,
@@ -15,36 +15,36 @@ pub struct Lease<S> {
     pub is_overdue: bool,
 }
 
-/// A change of a row, which is locked for it: it is judged by the row's latest version.
+/// A change of a row. The row is locked for it, and its latest version is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step<S> {
-    /// By a session, or by hand for one, as this attempt.
+    /// Taken by a session, or by hand for a session, as this attempt.
     Take(S, usize),
-    /// By a session, for its lease of this attempt.
+    /// Acked by a session, for its lease of this attempt.
     Ack(S, usize),
-    /// By a session, which has more time from here on.
+    /// Touched by a session, which gets more time from now on.
     Touch(S),
-    /// By any session.
+    /// Snatched by any session.
     Snatch,
-    /// By the worker, as the time to run is over.
+    /// Given back by the worker, because the time to run has expired.
     ReturnOverdue,
-    /// By the worker, as this session has ended.
+    /// Given back by the worker, because this session has ended.
     ReturnOf(S),
 }
 
-/// The conditions of the steps, each of which may be left out.
+/// The conditions of the steps; a flaw can switch off each of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// An ack compares the session that has taken the task,
+    /// An ack compares the session that has taken the task.
     pub by_owner: bool,
-    /// and as which attempt.
+    /// An ack compares the attempt.
     pub by_attempt: bool,
-    /// The worker looks once more whether the time is over.
+    /// The worker checks again that the time has expired.
     pub if_overdue: bool,
 }
 
 impl Rules {
-    /// Whether a row lets a step be taken.
+    /// Returns whether a row permits a step.
     pub fn permit<S: Copy + PartialEq>(&self, row: &Row<S>, step: Step<S>) -> bool {
         match (*row, step) {
             (Row::Ready, Step::Take(..)) => true,
@@ -63,7 +63,7 @@ impl Rules {
 }
 
 impl<S: Copy> Row<S> {
-    /// What becomes of the row by a step that it permits.
+    /// Returns the row after a step that it permits.
     pub fn after(self, step: Step<S>) -> Row<S> {
         match (step, self) {
             (Step::Take(owner, attempt), _) => {
@@ -76,7 +76,7 @@ impl<S: Copy> Row<S> {
         }
     }
 
-    /// The time to run of the lease passes.
+    /// Makes the lease overdue.
     pub fn expire(&mut self) {
         if let Row::Taken(lease) = self {
             lease.is_overdue = true;

@@ -1,4 +1,4 @@
-//! What there is in the model of leases: rows, what sessions and the worker know, and what they are about to do.
+//! The state of the model of leases: rows, the knowledge of sessions and of the worker, and their next steps.
 
 use super::rules::{Row, Step};
 use super::{ATTEMPTS, SESSIONS, TASKS};
@@ -6,11 +6,11 @@ use super::{ATTEMPTS, SESSIONS, TASKS};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Verb {
     Take,
-    /// The ack for a lease, by its attempt.
+    /// The ack of a lease, given by its attempt.
     Ack(usize),
     Snatch,
     Touch,
-    /// Taken by hand for another session.
+    /// The task is taken by hand for another session.
     Give(usize),
 }
 
@@ -24,9 +24,9 @@ pub(super) struct Change {
 pub(super) enum Transaction {
     None,
     Open(Change),
-    /// Visible, before its callback.
+    /// The transaction is visible, its callback has not run yet.
     Visible(Change),
-    /// Its counters are changed, before it looks after others.
+    /// The counters are changed; the sessions that were given tasks are not reported yet.
     Counted(Change),
 }
 
@@ -34,7 +34,7 @@ pub(super) enum Transaction {
 pub(super) enum Life {
     Unborn,
     Attached,
-    /// It has left its uuid too early ([`Flaw::LeftBeforeAbort`]).
+    /// The session has left its uuid to the worker too early ([`Flaw::LeftBeforeAbort`]).
     Leaving,
     Ended,
 }
@@ -43,12 +43,12 @@ pub(super) enum Life {
 pub(super) struct Session {
     pub(super) life: Life,
     pub(super) transaction: Transaction,
-    /// The tasks that it notes to hold.
+    /// The tasks that the session has recorded as held.
     pub(super) noted: [bool; TASKS],
     pub(super) is_distrusted: bool,
 }
 
-/// What the consumer knows of its lease; it may be late to learn that it is over.
+/// The consumer's knowledge of its lease; it can learn late that the lease has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum KnownLease {
     None,
@@ -56,26 +56,27 @@ pub(super) enum KnownLease {
     Over(usize),
 }
 
-/// A session that was left, and the tasks to look at.
+/// A session that its connection has left, and the tasks to search.
 pub(super) type Left = (usize, [bool; TASKS]);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Worker {
     Idle,
-    /// Sessions attached, seen too early ([`Flaw::AttachedTooEarly`]).
+    /// The attached sessions, read too early ([`Flaw::AttachedTooEarly`]).
     Attached([bool; SESSIONS]),
     /// The owners in the table.
     Holders {
         holders: [bool; SESSIONS],
         attached: Option<[bool; SESSIONS]>,
     },
-    /// Tasks that its snapshot has shown it as overdue, or as those of a session; of those it has locked some.
+    /// Tasks that the worker's snapshot has shown as overdue, or as held by a session, and those of them that it has
+    /// locked.
     Picked {
         of: Option<Left>,
         picked: [bool; TASKS],
         locked: [bool; TASKS],
     },
-    /// They are ready, before its callback.
+    /// The tasks are ready, the worker's callback has not run yet.
     Visible(i8),
 }
 
@@ -91,7 +92,7 @@ pub struct State {
     pub(super) ended: Vec<Left>,
     pub(super) sweep: bool,
     pub(super) worker: Worker,
-    /// An ack has ended another lease than the one it was for.
+    /// An ack has ended a lease other than its own.
     pub(super) has_misfired: bool,
     pub(super) takes: u8,
     pub(super) snatches: u8,
@@ -132,12 +133,12 @@ impl State {
         self.rows[task] = self.rows[task].after(step);
     }
 
-    /// The number of the next attempt.
+    /// Returns the number of the next attempt.
     pub(super) fn next_attempt(&self, task: usize) -> Option<usize> {
         self.leases[task].iter().position(|lease| *lease == KnownLease::None)
     }
 
-    /// The lease in force is over.
+    /// Ends the lease in force.
     pub(super) fn end_lease(&mut self, task: usize) {
         for lease in &mut self.leases[task] {
             if let KnownLease::Live(session) = *lease {
@@ -146,7 +147,7 @@ impl State {
         }
     }
 
-    /// `sessions::detach`, at the end of a process.
+    /// Models `sessions::detach`, at the end of a process.
     pub(super) fn leave(&mut self, session: usize) {
         let Session { noted, is_distrusted, .. } = self.sessions[session];
         match is_distrusted {
@@ -165,7 +166,7 @@ impl State {
         }
     }
 
-    /// Whether nothing is under way, nor anything for the worker to do.
+    /// Returns whether nothing is in progress and the worker has nothing to do.
     pub(super) fn is_at_rest(&self) -> bool {
         let is_idle = |session: &Session| session.transaction == Transaction::None;
         let has_overdue = (0..TASKS).any(|task| self.is_overdue(task));

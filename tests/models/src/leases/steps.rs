@@ -1,4 +1,4 @@
-//! Which steps may be taken, and what those of transactions do.
+//! The possible steps, and the effects of transactions' steps.
 
 use super::rules::{Row, Rules, Step};
 use super::state::{
@@ -11,7 +11,7 @@ impl Leases {
         self.flaw == Some(flaw)
     }
 
-    /// `may_have_taken` (src/worker/maintenance.rs).
+    /// Models `may_have_taken` (src/worker/maintenance.rs).
     pub(super) fn may_be_taken(&self, state: &State) -> bool {
         // `sessions::set_committing` comes before a commit is visible.
         let is_committing =
@@ -21,7 +21,7 @@ impl Leases {
         !state.exact || state.taken != 0 || is_committing
     }
 
-    /// What is visible once the change of a session is committed.
+    /// Makes the change of a session visible.
     pub(super) fn commit(&self, state: &mut State, session: usize, change: Change) {
         let task = change.task;
         match change.verb {
@@ -57,7 +57,7 @@ impl Leases {
         }
     }
 
-    /// What a COMMIT callback does first: notes and counters.
+    /// Runs the first part of a COMMIT callback: records and counters.
     pub(super) fn count(&self, state: &mut State, session: usize, change: Change) {
         let noted = &mut state.sessions[session].noted[change.task];
         match change.verb {
@@ -69,7 +69,7 @@ impl Leases {
         }
     }
 
-    /// `sessions::look_after`.
+    /// Models `sessions::look_after`.
     pub(super) fn look_after(&self, state: &mut State, change: Change) {
         let Verb::Give(to) = change.verb else { return };
         if state.sessions[to].life != Life::Attached && !self.has(Flaw::NotLookedAfter) {
@@ -77,12 +77,12 @@ impl Leases {
         }
     }
 
-    /// What the worker does to the tasks that it has picked.
+    /// Returns the step that the worker takes on the tasks that it has picked.
     pub(super) fn giving_back(of: Option<Left>) -> Step<usize> {
         of.map_or(Step::ReturnOverdue, |(session, _)| Step::ReturnOf(session))
     }
 
-    /// Whether a picked task is still what it was picked for.
+    /// Returns whether a picked task still meets the condition that it was picked for.
     pub(super) fn is_still(&self, state: &State, task: usize, of: Option<Left>) -> bool {
         self.rules().permit(&state.rows[task], Leases::giving_back(of))
     }
@@ -147,7 +147,7 @@ impl Leases {
         }
     }
 
-    /// The conditions of the statements, on the latest version of the row.
+    /// Returns the conditions of the statements, which apply to the latest version of the row.
     fn rules(&self) -> Rules {
         Rules {
             by_owner: !self.has(Flaw::AckWithoutOwner),

@@ -1,18 +1,21 @@
-//! Levels of sub-queues: among those that may go, the one whose first task is the most urgent goes first, and equals
+//! Levels of sub-queues: of all available sub-queues, the one with the most urgent first task goes first, and equals
 //! take turns.
 //!
-//! The ring is ordered by level, which is no greater than the least priority of the tasks of a sub-queue. A take
-//! claims the first, looks for its first task in a snapshot of its own, and takes it if it is within the *limit*: as
-//! urgent as was known, or more than the others. Otherwise it gives the sub-queue back with what it has learned and
-//! tries the next. What came during the look, the *floor*, keeps the level down.
+//! Invariant: the level of a sub-queue is at most the least priority of its tasks, and the ring is ordered by level. It
+//! survives these races:
+//!
+//! 1. A take claims the first sub-queue and searches for its first task in a snapshot of its own. It takes the task if
+//!    its level is within the *limit*: as urgent as recorded, or more urgent than the other sub-queues. Otherwise it
+//!    records the level that it found, gives the sub-queue back, and tries the next one.
+//! 2. A task arrives during the scan. It lowers the *floor*, and the level is raised no higher than the floor.
 //!
 //! | step | code |
 //! |---|---|
 //! | `Claim`, `BeginLook`, `Look`, `Lock` | `Take::take_by_level` (src/write/subqueues/level.rs), src/write/direct/subqueue.rs |
 //! | `Callback`, `Undo` | `commit_subqueues`, `undo_subqueues` (src/parts/subqueues/shared.rs) |
 //!
-//! [`Pool`] with its tree of levels, [`Next::limit`](xqueue_core::subqueues::Next::limit) and
-//! [`SubqueueChange`] are the extension's own.
+//! The code under test is the extension's own: [`Pool`] with its tree of levels,
+//! [`Next::limit`](xqueue_core::subqueues::Next::limit) and [`SubqueueChange`].
 
 mod state;
 
@@ -28,14 +31,14 @@ pub use state::{Action, State};
 
 const ID: SlotId = SlotId { index: 0, generation: 1 };
 const SUBQUEUES: usize = 2;
-/// The number of tasks of each sub-queue, and their priorities.
+/// The priorities of the tasks of each sub-queue.
 const LEVELS: [Level; 3] = [1, 2, 2];
 const TASKS: usize = SUBQUEUES * LEVELS.len();
 const PROCESSES: usize = 2;
 const ENTRIES: usize = 4;
 const BUCKETS: usize = 2;
 
-/// What is explored, and what is wrong with it.
+/// The bounds of an exploration, and its flaw.
 #[derive(Clone, Debug, Default)]
 pub struct Levels {
     pub takes: u8,
@@ -46,15 +49,15 @@ pub struct Levels {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// A look raises the level to what it has found, whatever has come meanwhile.
+    /// The end of a scan raises the level to that of the task found, ignoring tasks that arrived meanwhile.
     LevelWithoutFloor,
     /// A commit does not lower the level.
     NotLowered,
-    /// What a rollback brings back does not lower it.
+    /// A rollback does not lower the level to that of the tasks that it brings back.
     UndoneSilently,
-    /// The sub-queue that is first in the ring is taken from, however urgent its first task is.
+    /// A take uses the first sub-queue of the ring regardless of the level of its first task.
     LimitIgnored,
-    /// A sub-queue that has been served goes to the front of its level.
+    /// A served sub-queue goes to the front of its level.
     ServedToFront,
 }
 
@@ -73,7 +76,7 @@ impl Levels {
         pool.end_look(ID, number(subqueue), first, level);
     }
 
-    /// Takes the first task that the look has found, unless it is locked or beyond the limit.
+    /// Takes the first task that the scan has found, unless it is locked or beyond the limit.
     fn lock(&self, state: &mut State, process: usize) {
         let Process { phase, subqueue, .. } = state.processes[process];
         let Phase::Looked { limit, first, next } = phase else { return };
@@ -85,7 +88,7 @@ impl Levels {
             }
             Some(task) if level(task) > limit => {
                 self.end_look(state, subqueue, FIRST, level(task));
-                // It goes on in the same take.
+                // The same take continues with the next sub-queue.
                 state.takes += 1;
                 Back::Tail
             }
@@ -151,7 +154,7 @@ impl Model for Levels {
             puts: self.puts,
             rollbacks: self.rollbacks,
         };
-        // The queue is empty: a pass through its index finds that.
+        // The queue is empty: a pass through its index completes the ring.
         let mut pool = state.pool();
         pool.open(ID);
         let scan = pool.begin_scan(ID).expect("a new ring is incomplete");
@@ -230,7 +233,7 @@ impl Model for Levels {
             Property::always(BOUND, |_, state: &State| {
                 let is_tracked =
                     |process: &Process| !matches!(process.phase, Phase::Visible | Phase::Undone);
-                // What a claimed one has is beyond what its claimer has taken.
+                // The level of a claimed sub-queue applies to the tasks behind those that its claimer has taken.
                 let is_away = |subqueue: usize| {
                     state
                         .processes
@@ -258,7 +261,7 @@ impl Model for Levels {
 }
 
 impl Levels {
-    /// The steps that follow on the first of a transaction, and takes.
+    /// Does one of the later steps of a transaction, or begins a take.
     fn step(&self, mut next: State, action: Action) -> Option<State> {
         let state = &mut next;
         let (Action::Claim(acting)

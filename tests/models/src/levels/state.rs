@@ -1,4 +1,4 @@
-//! What processes know, what shared memory knows, and what may happen next.
+//! The knowledge of processes and of shared memory, and the possible next steps.
 
 use super::{BUCKETS, ENTRIES, LEVELS, PROCESSES, SUBQUEUES, TASKS};
 use xqueue_core::level::{LAST as LAST_LEVEL, Level};
@@ -28,11 +28,11 @@ pub(super) enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Process {
     pub(super) phase: Phase,
-    /// The sub-queue that it has to do with.
+    /// The sub-queue that the process is working on.
     pub(super) subqueue: usize,
     pub(super) change: SubqueueChange,
     pub(super) pending: Option<(usize, Row)>,
-    /// No other process has done anything since its take began.
+    /// No other process has made a step since its take began.
     pub(super) is_alone: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct State {
     pub(super) entries: [Entry; ENTRIES],
     pub(super) buckets: [u32; BUCKETS],
     pub(super) rings: [SubqueueRing; 1],
-    /// The sub-queue that was served although this one, as urgent, could go.
+    /// The equally urgent sub-queue that was available when another one was served.
     pub(super) passed_over: Option<usize>,
     pub(super) has_overtaken: bool,
     pub(super) has_cut_in: bool,
@@ -100,7 +100,7 @@ pub(super) fn position(task: usize) -> Position {
     task as Position + 1
 }
 
-/// The number by which a sub-queue goes.
+/// Returns the number that stands for a sub-queue.
 pub(super) fn number(subqueue: usize) -> u64 {
     subqueue as u64 + 7
 }
@@ -120,7 +120,7 @@ impl State {
         self.processes.iter().any(|process| process.pending.is_some_and(|(row, _)| row == task))
     }
 
-    /// The ready tasks of a sub-queue in their order, if none is in flight.
+    /// Returns the ready tasks of a sub-queue in order; no tasks if one is in flight.
     pub(super) fn line(&self, subqueue: usize) -> impl Iterator<Item = usize> {
         let is_free = tasks_of(subqueue).all(|task| self.rows[task] != Row::Taken);
         tasks_of(subqueue).filter(move |task| is_free && self.rows[*task] == Row::Ready)
@@ -134,7 +134,7 @@ impl State {
         self.entries.iter().find(|entry| entry.subqueue == number(subqueue))
     }
 
-    /// A take that was alone has taken this.
+    /// Judges a take that was alone and has taken this task.
     pub(super) fn judge(&mut self, task: usize) {
         let subqueue = subqueue_of(task);
         let others: Vec<usize> = (0..SUBQUEUES).filter(|other| *other != subqueue).collect();

@@ -1,15 +1,15 @@
-//! Low-water marks: where a take begins to look.
+//! Low-water marks: where a take begins its search.
 //!
-//! The mark of a queue is a place before which no task is ready. Three rules keep it right:
+//! Invariant: no task is ready before the mark of its queue. Three rules keep it:
 //!
-//! 1. A transaction that made tasks ready lowers the mark and its floor in the COMMIT callback, which comes after
-//!    its rows have become visible, and before it wakes a consumer.
-//! 2. One process at a time raises it: under the lock it sets the floor to +∞ and reads the mark; then, in a snapshot
-//!    taken after that, it looks for the first ready task from the mark on; under the lock again, the mark becomes
-//!    the lesser of what was found and the floor. A commit before the snapshot is in what was found, one after it
-//!    has lowered the floor.
-//! 3. A prepared transaction ends without a callback. So PREPARE forgets the marks (−∞) and forbids to raise them
-//!    until the worker has looked, and found no prepared transaction.
+//! 1. A transaction that made tasks ready lowers the mark and its floor in the COMMIT callback. The callback runs after
+//!    the rows have become visible, and before it wakes a consumer.
+//! 2. Only one process at a time raises the mark. Under the lock it sets the floor to +∞ and reads the mark. Then it
+//!    searches, in a snapshot taken after that, for the first ready task from the mark on. Under the lock again, it
+//!    sets the mark to the lesser of the task's position and the floor. A commit before the snapshot is visible to the
+//!    search; a commit after it has lowered the floor.
+//! 3. A prepared transaction ends without a callback. So PREPARE resets the marks to −∞ and forbids raising them until
+//!    the worker has checked and found no prepared transaction.
 //!
 //! | step | code |
 //! |---|---|
@@ -20,7 +20,7 @@
 //! | `Recount` | `count_briefly`, `count_at_leisure` (src/worker/recounts.rs), `QueueGuard::nudge_for_counted` |
 //! | `ReadMark`, `TakeFirst` | a waiting consumer that was woken, src/parts/waiters/wait.rs and src/api/consumer.rs |
 //!
-//! [`Mark`] is the extension's own. The [`rules`] say once more what a step does to it.
+//! [`Mark`] is the extension's own. The [`rules`] state its steps a second time, independently.
 
 mod rules;
 mod state;
@@ -33,43 +33,43 @@ use xqueue_core::position::{FIRST, LAST, Position};
 
 pub use state::{Action, State};
 
-/// Tasks, by their place in the order of keys: 1, 2.
+/// Tasks, by their position in the order of keys: 1, 2.
 const KEYS: usize = 2;
 const PROCESSES: usize = 2;
 
-/// What is explored, and what is wrong with it.
+/// The bounds of an exploration, and its flaw.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
     pub transactions: u8,
     pub raises: u8,
     pub prepares: u8,
     pub crashes: u8,
-    /// Raises may take so long that they are considered abandoned.
+    /// Raises can take so long that they are considered abandoned.
     pub slow_raises: bool,
     pub flaw: Option<Flaw>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// The snapshot of the probe is taken before the floor is set to +∞.
+    /// The snapshot of the search is taken before the floor is set to +∞.
     SnapshotBeforeStart,
-    /// The mark becomes what was found, whatever the floor is.
+    /// The mark becomes the position found, regardless of the floor.
     NoFloor,
-    /// The mark is lowered before the transaction is visible, as in PRE_COMMIT.
+    /// The mark is lowered before the transaction is visible, that is in PRE_COMMIT.
     LowerBeforeVisible,
     /// A consumer is woken before the mark is lowered.
     LowerAfterWaking,
     /// A transaction that hides ready tasks from itself raises marks.
     RaiseBesideOwnTake,
-    /// Marks are raised beside a prepared transaction.
+    /// Marks are raised while a prepared transaction is open.
     PreparedIgnored,
-    /// Marks are raised while the worker looks whether there is a prepared transaction.
+    /// Marks are raised while the worker checks whether there is a prepared transaction.
     RaiseDuringLook,
-    /// Only PRE_PREPARE marks the queue, when the locks are not yet those of a prepared transaction.
+    /// Only PRE_PREPARE marks the queue, before the locks belong to the prepared transaction.
     MarkedOnce,
-    /// No consumer is woken after the recount that follows.
+    /// The recount that follows wakes no consumer.
     NoNudge,
-    /// The end of a raise does not look whether another has begun since.
+    /// The end of a raise does not check whether another raise has begun since.
     AbandonedRaiseEnds,
     /// Marks survive a crash.
     KeepOverCrash,
@@ -80,13 +80,13 @@ impl Marks {
         self.flaw == Some(flaw)
     }
 
-    /// `start::may_raise` and `QueueGuard::start`.
+    /// Models `start::may_raise` and `QueueGuard::start`.
     fn may_raise(&self, state: &State, process: usize) -> bool {
         let hides = state.pending(process).is_some_and(|change| change.to == Status::Taken);
         (!hides || self.has(Flaw::RaiseBesideOwnTake)) && !state.may_be_prepared(self.flaw)
     }
 
-    /// The clock when the next raise begins.
+    /// Returns the clock at the beginning of the next raise.
     fn now(&self, state: &State) -> i64 {
         let count = i64::from(self.raises - state.raises) + 1;
         if self.slow_raises { count * (LOST_AFTER + 1) } else { count }
@@ -121,7 +121,7 @@ impl Marks {
         if !self.has(Flaw::KeepOverCrash) {
             state.mark = Mark::default();
         }
-        // A new slot: nothing is known of prepared transactions, and the tasks have to be counted.
+        // A new slot knows nothing of prepared transactions, and its tasks have to be counted.
         (state.is_prepared, state.recount, state.requested) = (true, true, true);
         (state.worker, state.is_looking, state.consumer) = (Worker::Idle, false, Consumer::Woken);
         state.crashes -= 1;
@@ -161,7 +161,7 @@ impl Model for Marks {
                 }
                 Transaction::Open(change) if idle => {
                     actions.extend([Action::Commit(process), Action::Abort(process)]);
-                    // A take may not be prepared.
+                    // A take must not be prepared.
                     if state.prepares > 0 && change.to == Status::Ready {
                         actions.push(Action::PrePrepare(process));
                     }
@@ -262,7 +262,7 @@ impl Model for Marks {
             Action::Abort(process) => {
                 match state.processes[process].0 {
                     Transaction::Preparing(_) => state.requested = true,
-                    // What was taken is ready again: `transaction::undo` wakes.
+                    // The rollback makes the taken task ready again, and `transaction::undo` wakes a consumer.
                     Transaction::Open(change) if change.to == Status::Taken => state.wake(),
                     _ => {}
                 }
@@ -355,7 +355,7 @@ impl Model for Marks {
                 if let Some(key) = found {
                     state.rows[key] = Status::Taken;
                 }
-                // A consumer that has found a task comes back for the next.
+                // A consumer that has found a task comes back for the next one.
                 let goes_on = is_woken || found.is_some();
                 state.consumer = if goes_on { Consumer::Woken } else { Consumer::Asleep };
             }

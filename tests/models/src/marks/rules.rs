@@ -1,15 +1,15 @@
-//! What each step does to a mark: written once more, apart from the extension's own [`Mark`]. The exploration compares
-//! both at each step that it takes.
+//! The effect of each step on a mark, stated a second time, independently of the extension's [`Mark`]. The exploration
+//! compares both at each step.
 
 use xqueue_core::marks::mark::{LOST_AFTER, Mark};
 use xqueue_core::position::{LAST, Position};
 
-/// What matters of a mark.
+/// The fields of a mark that the rules compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub at: Position,
     pub floor: Position,
-    /// When the raise began that is under way; 0 if none is.
+    /// Start of the raise in progress, or 0.
     pub since: i64,
 }
 
@@ -22,13 +22,14 @@ impl Limits {
         Limits { at: self.at.min(to), floor: self.floor.min(to), ..self }
     }
 
-    /// A raise begins: None if another is under way.
+    /// Begins a raise. Returns None if another raise is in progress.
     pub fn begun(self, now: i64) -> Option<Limits> {
         let is_alone = self.since == 0 || now - self.since > LOST_AFTER;
         is_alone.then_some(Limits { at: self.at, floor: LAST, since: now })
     }
 
-    /// The raise ends that began at `since`, unless the mark has been forgotten since, or the raise given up for lost.
+    /// Ends the raise that began at `since`, unless the mark has been forgotten or the raise was considered abandoned
+    /// meanwhile.
     pub fn ended(self, since: i64, found: Option<Position>) -> Limits {
         if self.since != since {
             return self;

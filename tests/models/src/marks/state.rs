@@ -1,4 +1,4 @@
-//! What processes know, what shared memory knows, and what may happen next.
+//! The knowledge of processes and of shared memory, and the possible next steps.
 
 use super::{Flaw, KEYS, PROCESSES};
 use crate::marks::rules::Limits;
@@ -22,15 +22,15 @@ pub(super) struct Change {
 pub(super) enum Transaction {
     None,
     Open(Change),
-    /// It has lowered the mark too early ([`Flaw::LowerBeforeVisible`]).
+    /// The transaction has lowered the mark too early ([`Flaw::LowerBeforeVisible`]).
     Lowered(Change),
-    /// Visible, before its callback.
+    /// The transaction is visible, its callback has not run yet.
     Visible(Change),
-    /// It has woken a consumer too early ([`Flaw::LowerAfterWaking`]).
+    /// The transaction has woken a consumer too early ([`Flaw::LowerAfterWaking`]).
     Woken(Change),
-    /// The queue is marked, the locks are still its own.
+    /// The queue is marked, but the locks still belong to the process.
     Preparing(Change),
-    /// The locks are those of the prepared transaction.
+    /// The locks belong to the prepared transaction.
     Prepared(Change),
 }
 
@@ -54,9 +54,9 @@ pub(super) enum Raise {
 pub(super) enum Prepared {
     None,
     Open(Change),
-    /// It has ended, and has its locks.
+    /// The transaction has ended and still holds its locks.
     Ended,
-    /// It has none any more; the worker has not been notified.
+    /// The transaction has released its locks; the worker has not been notified.
     Unlocked,
 }
 
@@ -71,7 +71,7 @@ pub(super) enum Worker {
 pub(super) enum Consumer {
     Asleep,
     Woken,
-    /// It looks from this place on, and has been woken once more meanwhile.
+    /// The consumer searches from this position on; the flag says whether it was woken again meanwhile.
     Looks(Position, bool),
 }
 
@@ -79,14 +79,14 @@ pub(super) enum Consumer {
 pub struct State {
     pub(super) rows: [Status; KEYS],
     pub(super) mark: Mark,
-    /// A prepared transaction may have changed the table.
+    /// A prepared transaction might have changed the table.
     pub(super) is_prepared: bool,
-    /// The worker is looking whether one has.
+    /// The worker is checking for prepared transactions that changed the table.
     pub(super) is_looking: bool,
     pub(super) recount: bool,
     pub(super) processes: [(Transaction, Raise); PROCESSES],
     pub(super) prepared: Prepared,
-    /// The worker has been asked to look for prepared transactions.
+    /// The worker has been asked to check for prepared transactions.
     pub(super) requested: bool,
     pub(super) worker: Worker,
     pub(super) consumer: Consumer,
@@ -139,7 +139,7 @@ impl State {
         };
     }
 
-    /// The change of an open transaction, which others do not see.
+    /// Returns the change of an open transaction, which other processes do not see.
     pub(super) fn pending(&self, process: usize) -> Option<Change> {
         match self.processes[process].0 {
             Transaction::Open(change)
@@ -167,7 +167,7 @@ impl State {
             || self.processes.iter().any(transferred)
     }
 
-    /// The first ready task from a place on, as a process sees it now.
+    /// Returns the first ready task from a position on, as a process sees it now.
     pub(super) fn first(&self, process: Option<usize>, from: Position) -> Position {
         let own = process.and_then(|process| self.pending(process));
         let sees = |key: &usize| match own {
@@ -178,7 +178,7 @@ impl State {
         keys.filter(|position| *position >= from).min().unwrap_or(LAST)
     }
 
-    /// `QueueGuard::is_prepared`.
+    /// Models `QueueGuard::is_prepared`.
     pub(super) fn may_be_prepared(&self, flaw: Option<Flaw>) -> bool {
         match flaw {
             Some(Flaw::PreparedIgnored) => false,
@@ -187,12 +187,12 @@ impl State {
         }
     }
 
-    /// Whether a prepared transaction, or the worker's look at it, is under way.
+    /// Returns whether a prepared transaction, or the worker's check for it, is in progress.
     pub(super) fn is_unsettled(&self) -> bool {
         self.prepared != Prepared::None || self.requested || self.worker != Worker::Idle
     }
 
-    /// Returns whether a commit that made a task ready has still to report it.
+    /// Returns whether a commit that made a task ready has yet to report it.
     pub(super) fn is_untold(&self, key: usize) -> bool {
         let has_yet_to = |(transaction, _): &(Transaction, Raise)| match transaction {
             Transaction::Visible(change) | Transaction::Woken(change) => change.key == key,
@@ -207,7 +207,7 @@ impl State {
     }
 }
 
-/// Lowers the mark to what a transaction has made ready.
+/// Lowers the mark to the task that a transaction has made ready.
 pub(super) fn lower(state: &mut State, change: Change) {
     if change.to == Status::Ready {
         let by_rule = Limits::of(&state.mark).lowered(position(change.key));

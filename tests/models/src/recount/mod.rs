@@ -1,18 +1,19 @@
-//! Counting the tasks of a queue anew while transactions go on changing them.
+//! Recounting the tasks of a queue while transactions change them.
 //!
-//! Counters are changed in the COMMIT callback of each transaction, by what it has changed. A recount makes them
-//! right again without blocking a writer:
+//! Invariant: if the counters are exact, they and the callbacks to come add up to the number of tasks. Counters are
+//! changed in the COMMIT callback of each transaction, by its own changes. A recount corrects them without blocking a
+//! writer:
 //!
 //! 1. Under the queue's lock it takes a snapshot and publishes it, with `since` = 0.
-//! 2. It counts what the snapshot sees. Each COMMIT callback meanwhile adds its change to the counters, and to `since`
-//!    only if the snapshot does not see the transaction.
-//! 3. A transaction that the snapshot sees may not have come to its callback yet. Before a transaction becomes
-//!    visible it publishes its xid; the recount waits until none that its snapshot sees is published any more, or
-//!    that one's callback would add a second time what was counted.
-//! 4. Under the lock the counters become what was counted and `since`.
+//! 2. It counts the tasks that the snapshot sees. Each COMMIT callback meanwhile adds its change to the counters, and
+//!    also to `since` if the snapshot does not see the transaction.
+//! 3. A transaction that the snapshot sees has possibly not reached its callback yet, which would add its tasks a
+//!    second time. So a transaction publishes its xid before it becomes visible. The recount waits until no transaction
+//!    that its snapshot sees is published.
+//! 4. Under the lock the counters become the sum of the count and `since`.
 //!
-//! The end of a prepared transaction has no callback: from PREPARE on the counters are not exact, until the worker has
-//! looked, found none, and a recount has begun after that.
+//! The end of a prepared transaction has no callback. From PREPARE on the counters are not exact, until the worker has
+//! checked and found no prepared transaction, and a recount that began later has ended.
 //!
 //! | step | code |
 //! |---|---|
@@ -32,10 +33,10 @@ pub use state::{Action, State};
 
 const PROCESSES: usize = 3;
 
-/// What is explored, and what is wrong with it.
+/// The bounds of an exploration, and its flaw.
 #[derive(Clone, Debug, Default)]
 pub struct Recounts {
-    /// Transactions, each of which puts a task.
+    /// Number of transactions; each one puts a task.
     pub transactions: u8,
     pub recounts: u8,
     pub prepares: u8,
@@ -47,19 +48,19 @@ pub struct Recounts {
 pub enum Flaw {
     /// The snapshot is taken before the lock under which it is published.
     SnapshotUnlocked,
-    /// `since` takes in all commits.
+    /// `since` includes all commits.
     SinceAddsAll,
-    /// `since` takes in nothing.
+    /// `since` includes no commits.
     SinceAddsNone,
-    /// The recount ends without waiting for callbacks of transactions that it has seen.
+    /// The recount ends without waiting for the callbacks of transactions that its snapshot has seen.
     EndAtOnce,
-    /// Counters are changed before the transaction is visible, as in PRE_COMMIT.
+    /// Counters are changed before the transaction is visible, that is in PRE_COMMIT.
     TellBeforeVisible,
-    /// The counters are exact beside a prepared transaction.
+    /// The counters are exact while a prepared transaction is open.
     PreparedIgnored,
-    /// A recount that ends while the worker looks for prepared transactions makes them exact.
+    /// A recount that ends while the worker checks for prepared transactions makes the counters exact.
     ExactDuringLook,
-    /// Nothing asks for a recount when a prepared transaction was found to have ended.
+    /// No recount is requested after a prepared transaction was found to have ended.
     NoRecountAfterLook,
 }
 
@@ -68,7 +69,7 @@ impl Recounts {
         self.flaw == Some(flaw)
     }
 
-    /// `QueueGuard::commit` of a transaction that has put a task.
+    /// Models `QueueGuard::commit` of a transaction that has put a task.
     fn tell(&self, state: &mut State, xid: u8) {
         state.counter += 1;
         if let Recount::Counts { snapshot, since, .. } = &mut state.recount {
@@ -81,7 +82,7 @@ impl Recounts {
         }
     }
 
-    /// `Recount::is_ahead`: whether a transaction that the snapshot sees is published.
+    /// Models `Recount::is_ahead`: returns whether a transaction that the snapshot sees is published.
     fn is_ahead(&self, state: &State, snapshot: Snapshot) -> bool {
         let is_seen = |transaction: &Transaction| match *transaction {
             Transaction::Committing(xid) | Transaction::Told(xid) | Transaction::Visible(xid) => {

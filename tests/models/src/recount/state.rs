@@ -1,4 +1,4 @@
-//! What processes know, what shared memory knows, and what may happen next.
+//! The knowledge of processes and of shared memory, and the possible next steps.
 
 use super::{PROCESSES, rules};
 
@@ -11,13 +11,13 @@ pub(super) fn bit(xid: u8) -> Xids {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Snapshot {
-    /// `xmax`: this one and later ones are not seen.
+    /// `xmax`: this transaction and later ones are not seen.
     pub(super) next: u8,
     pub(super) in_progress: Xids,
 }
 
 impl Snapshot {
-    /// `Area::hides`.
+    /// Models `Area::hides`.
     pub(super) fn hides(self, xid: u8) -> bool {
         rules::hides(self.next.into(), self.in_progress & bit(xid) != 0, xid.into())
     }
@@ -27,15 +27,15 @@ impl Snapshot {
 pub(super) enum Transaction {
     None,
     Open(u8),
-    /// It has published its xid.
+    /// The transaction has published its xid.
     Committing(u8),
-    /// It has changed the counters too early ([`Flaw::TellBeforeVisible`]).
+    /// The transaction has changed the counters too early ([`Flaw::TellBeforeVisible`]).
     Told(u8),
-    /// Visible, before its callback.
+    /// The transaction is visible, its callback has not run yet.
     Visible(u8),
-    /// The queue is marked, the locks are still its own.
+    /// The queue is marked, but the locks still belong to the process.
     Preparing(u8),
-    /// The locks are those of the prepared transaction.
+    /// The locks belong to the prepared transaction.
     Prepared(u8),
 }
 
@@ -43,9 +43,9 @@ pub(super) enum Transaction {
 pub(super) enum Prepared {
     None,
     Open(u8),
-    /// It has ended, and has its locks.
+    /// The transaction has ended and still holds its locks.
     Ended,
-    /// It has none any more; the worker has not been notified.
+    /// The transaction has released its locks; the worker has not been notified.
     Unlocked,
 }
 
@@ -54,7 +54,7 @@ pub(super) enum Recount {
     Idle,
     /// The snapshot is not published ([`Flaw::SnapshotUnlocked`]).
     Unpublished(Snapshot, Xids),
-    /// Published, with what the snapshot sees.
+    /// The snapshot is published, with the transactions that it sees.
     Counts {
         snapshot: Snapshot,
         sees: Xids,
@@ -115,7 +115,7 @@ pub enum Action {
 }
 
 impl State {
-    /// Transactions that have an xid and are not visible.
+    /// Returns the transactions that have an xid and are not visible.
     pub(super) fn in_progress(&self) -> Xids {
         let of_process = |transaction: &Transaction| match *transaction {
             Transaction::Open(xid)
@@ -143,7 +143,7 @@ impl State {
             || self.processes.iter().any(is_transferred)
     }
 
-    /// Visible transactions before their callbacks.
+    /// Returns the number of visible transactions whose callbacks have not run yet.
     pub(super) fn untold(&self) -> i8 {
         let is_visible =
             |transaction: &&Transaction| matches!(transaction, Transaction::Visible(_));

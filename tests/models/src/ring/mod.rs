@@ -1,9 +1,14 @@
-//! The rings of candidates: which task a take is given, where one take reads ahead for others.
+//! Candidate rings: the order in which takes are given tasks if one take reads ahead for the others.
 //!
-//! What a user sees is the order: a take gets the first task of its group, all or those of a tube, among those that are ready,
-//! known to all, locked by no transaction and in no other take's hands. The ring may give none, and the take searches the
-//! index from the mark on, which is another model's; or say that the group has none. So the properties are that no take gets a task
-//! while an earlier one was free all along, and that none is told that there are none while one is free.
+//! Users see only the order. A take gets the first task of its group, which is all tasks or the tasks of a tube. Only
+//! tasks count that are ready, visible to all, not locked, and not in the hands of another take. If the ring has no
+//! candidate, the take searches the index from the mark on, as in the model of marks. The ring can also report that the
+//! group has no tasks.
+//!
+//! The properties:
+//!
+//! 1. No take gets a task while an earlier one was free all along.
+//! 2. No take learns that its group is empty while a task of it is free.
 //!
 //! | step | code |
 //! |---|---|
@@ -13,7 +18,7 @@
 //! | `Exit` | `claim::abandon` (src/parts/marks/claim.rs), `Rings::put_aside` |
 //! | `Callback` | `QueueGuard::lower_marks` (src/parts/marks/shared.rs), `Rings::lower` |
 //! | `Undo` | `transaction::end::undo`, `Rings::put_aside` |
-//! | `Lock`, `Unlock` | SELECT … FOR UPDATE, of which nothing is told |
+//! | `Lock`, `Unlock` | SELECT … FOR UPDATE, which reports nothing |
 //!
 //! The rings are the extension's own.
 
@@ -28,19 +33,19 @@ use xqueue_core::row_id::RowId;
 
 pub use state::Action;
 
-/// Tasks, by their place in the order of keys.
+/// Number of tasks; a task's number is its position in the order of keys.
 const KEYS: usize = 3;
 const PROCESSES: usize = 2;
 
-/// What is explored, and what is wrong with it.
+/// The bounds of an exploration, and its flaw.
 #[derive(Clone, Debug, Default)]
 pub struct Rings {
     pub puts: u8,
     pub takes: u8,
     pub locks: u8,
-    /// Takes may be of a tube too.
+    /// Takes can be limited to a tube.
     pub has_tube: bool,
-    /// Besides one task takes want this many.
+    /// Number of tasks that a take wants besides the first one.
     pub more: usize,
     pub flaw: Option<Flaw>,
 }
@@ -49,17 +54,17 @@ pub struct Rings {
 pub enum Flaw {
     /// A rollback leaves the rings as they are.
     NoUndo,
-    /// A rollback puts the ring aside of which the task was, and not others that have it too.
+    /// A rollback puts aside only the ring that handed out the task, not other rings that contain it.
     UndoInOneRing,
-    /// A process that ends with a candidate in its hands leaves the ring as it is.
+    /// A process that ends while it holds a candidate leaves the ring unchanged.
     NoAbandon,
-    /// A commit does not tell the rings.
+    /// A commit does not report to the rings.
     NoLower,
-    /// What a refill reads was looked for before the ring knew of the refill.
+    /// A refill has searched for its tasks before the ring knew of the refill.
     ReadBeforeHandOut,
-    /// A row that is locked is passed over, and not noted.
+    /// A locked row is passed over without a note.
     LockForgotten,
-    /// A take looks at its candidate under a snapshot that is older than what it was handed out.
+    /// A take looks at its candidate under a snapshot that is older than the handing out.
     OldSnapshot,
 }
 
@@ -77,7 +82,7 @@ impl Rings {
         if self.has_tube { &[Group::ALL, TUBE] } else { &[Group::ALL] }
     }
 
-    /// A take comes to the next candidate that it was handed out.
+    /// Looks at the next candidate that the take was handed out.
     fn look(&self, state: &mut State, process: usize) -> Option<()> {
         let Process::Handed { handed, mut hands, mut taken, free, seen, .. } =
             state.processes[process].clone()

@@ -1,11 +1,11 @@
-//! The state of the model of the ring.
+//! The state of the model of candidate rings.
 
 use super::{KEYS, PROCESSES};
 use xqueue_core::marks::candidate::{Candidates, Handed};
 use xqueue_core::marks::rings::{Rings, States};
 use xqueue_core::position::{Group, Position};
 
-/// As many as there are groups.
+/// Number of rings: one per group.
 pub const RINGS: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,13 +20,14 @@ pub enum Row {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Process {
     Idle,
-    /// It puts a task; the task is visible, and not told yet.
+    /// The process puts a task; then the task is visible, and not reported yet.
     Puts(usize),
     Visible(usize),
-    /// It has a snapshot before it is handed out anything.
+    /// The process takes its snapshot before it is handed out a candidate.
     ReadEarly(Group, Vec<usize>),
-    /// What a take of a group was handed out, the tasks in its hands and those that it has taken of them, and which tasks were free
-    /// then; what a refill has read. `seen`: what it sees under an old snapshot.
+    /// A take of a group with the candidates that it was handed out. `hands`: the tasks that it holds. `taken`: those
+    /// of them that it has taken. `free`: the tasks that were free at the handing out. `read`: the tasks that a refill
+    /// has read. `seen`: the tasks that it sees under an old snapshot.
     Handed {
         group: Group,
         handed: Handed,
@@ -37,7 +38,7 @@ pub enum Process {
         read: Option<Vec<usize>>,
     },
     Takes(Handed, Vec<usize>),
-    /// Ready again, and not told yet.
+    /// The tasks are ready again, and not reported yet.
     RolledBack(Handed, Vec<usize>),
 }
 
@@ -47,7 +48,7 @@ pub struct State {
     pub rings: States<RINGS>,
     pub candidates: [Candidates; RINGS],
     pub processes: [Process; PROCESSES],
-    /// The row that a foreign transaction has locked, and that transaction.
+    /// The row that a foreign transaction has locked, and that transaction's id.
     pub locked: Option<usize>,
     pub locker: Option<u32>,
     pub puts: u8,
@@ -75,12 +76,12 @@ pub enum Action {
     Unlock,
 }
 
-/// The group of a task: every second one has a tube.
+/// Returns the group of a task: every second task has the tube.
 pub fn group_of(key: usize) -> Group {
     if key % 2 == 1 { TUBE } else { Group::Ready { tube: Some(0), priority: None } }
 }
 
-/// Tasks of a tube.
+/// The group of the tasks with the tube.
 pub const TUBE: Group = Group::Ready { tube: Some(1), priority: None };
 
 impl State {
@@ -88,13 +89,14 @@ impl State {
         Rings { states: &mut self.rings, candidates: self.candidates.each_mut() }
     }
 
-    /// What becomes of a process that gives these tasks back.
+    /// Returns the state of a process that gives these tasks back.
     pub fn rolled_back(&mut self, handed: Handed, taken: Vec<usize>) -> Process {
         taken.iter().for_each(|key| self.rows[*key] = Row::Ready);
         if taken.is_empty() { Process::Idle } else { Process::RolledBack(handed, taken) }
     }
 
-    /// Returns whether a take by this process may be given a task: it is ready, which all know, and no other has it.
+    /// Returns whether a take by this process can be given a task: all processes know that it is ready, and no other
+    /// process has it.
     pub fn is_free(&self, key: usize, process: usize) -> bool {
         let has = |(number, other): (usize, &Process)| match other {
             Process::Visible(of) => *of == key,

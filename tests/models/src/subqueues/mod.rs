@@ -1,16 +1,20 @@
-//! Sub-queues: of each, one task is in flight at a time, in order; they take turns.
+//! Sub-queues: one task of each is in flight at a time, in order, and sub-queues take turns.
 //!
-//! A take claims the sub-queue that is next in the ring, in shared memory; only then it takes the snapshot in which
-//! it looks for the first task. Its COMMIT callback leaves the sub-queue *busy*, its rollback brings it back to the
-//! front. If it has found nothing it gives the sub-queue back, which is queued again only if that has become
-//! *dirty* meanwhile: a commit has put something there after the snapshot. The COMMIT callback of an ack or a release frees a busy
-//! sub-queue and puts it at the end of the ring.
+//! Invariant: at rest, a sub-queue that has a task to take is in the ring, or the ring is incomplete; two tasks of one
+//! sub-queue are never in flight. It survives these races:
 //!
-//! A take by hand has claimed nothing. The unique index on the sub-queue of taken tasks stops it beside another
-//! task in flight. A take by a function looks for one in its statement, unless the sub-queue is *clear*: then shared
-//! memory knows of every task of it in flight, and the take does without that. So a take by hand says, after its
-//! row is in the index, that the sub-queue is not clear; and a take that has done without looks once more, after its
-//! own row is in the index, whether the sub-queue is clear still, and asks the index if it is not.
+//! 1. Two takes find the same sub-queue: a take claims the next sub-queue of the ring in shared memory, and only then
+//!    takes the snapshot in which it searches for the first task. Its COMMIT callback makes the sub-queue *busy*, its
+//!    rollback returns it to the front. The COMMIT callback of an ack or a release frees a busy sub-queue and puts it
+//!    at the end of the ring.
+//! 2. A task arrives after the snapshot of a take that finds nothing: the commit has made the sub-queue *dirty*, so the
+//!    take that gives it back puts it into the ring again.
+//! 3. A take by hand has claimed nothing: the unique index on the sub-queue of taken tasks stops it if another task is
+//!    in flight.
+//! 4. A take by a function searches for a task in flight in its statement, unless the sub-queue is *clear*: then shared
+//!    memory knows every task of it in flight. A take by hand therefore makes the sub-queue not clear after its row is
+//!    in the index. A take that has skipped the search checks again, after its own row is in the index, that the
+//!    sub-queue is still clear; if not, it asks the index.
 //!
 //! | step | code |
 //! |---|---|
@@ -19,8 +23,8 @@
 //! | `BeginScan`, `EndScan` | `Take::find_subqueues` |
 //! | `UpdateByHand`, `ClaimByHand`, `AskIndex` | `subqueues::claim_unless_own` |
 //!
-//! [`Pool`](xqueue_core::subqueues::Pool), its marks and
-//! [`SubqueueChange`](xqueue_core::transaction::SubqueueChange) are the extension's own.
+//! The code under test is the extension's own: [`Pool`](xqueue_core::subqueues::Pool) with its marks, and
+//! [`SubqueueChange`](xqueue_core::transaction::SubqueueChange).
 
 mod state;
 mod steps;
@@ -36,19 +40,19 @@ pub use state::{Action, State};
 
 const SUBQUEUE: u64 = 7;
 const ID: SlotId = SlotId { index: 0, generation: 1 };
-/// Tasks of the sub-queue, in their order.
+/// Number of tasks of the sub-queue, in their order.
 const TASKS: usize = 2;
 const PROCESSES: usize = 2;
 const ENTRIES: usize = 3;
 const BUCKETS: usize = 2;
 
-/// What is explored, and what is wrong with it.
+/// The bounds of an exploration, and its flaw.
 #[derive(Clone, Debug, Default)]
 pub struct Subqueues {
     pub takes: u8,
     pub puts: u8,
     pub releases: u8,
-    /// Takes by hand.
+    /// Number of takes by hand.
     pub by_hand: u8,
     pub rollbacks: u8,
     pub crashes: u8,
@@ -57,9 +61,9 @@ pub struct Subqueues {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// The look is in a snapshot of before the claim.
+    /// The snapshot of the search is taken before the claim.
     SnapshotBeforeClaim,
-    /// A sub-queue that has nothing to take is given back without a look at what has come meanwhile.
+    /// A sub-queue without a task to take is given back without checking whether a task has arrived meanwhile.
     DirtyIgnored,
     /// A take that is rolled back drops the sub-queue.
     UndoDrops,
@@ -67,13 +71,13 @@ pub enum Flaw {
     FreedBeforeVisible,
     /// A commit that frees a claimed sub-queue is not noted.
     SettledIgnored,
-    /// A take by hand does not report itself.
+    /// A take by hand does not mark the sub-queue as not clear.
     HandUntold,
-    /// A sub-queue of which a task was taken by hand becomes clear as any other.
+    /// A sub-queue with a task taken by hand can become clear like any other.
     UnclaimedForgotten,
-    /// A take from a clear sub-queue does not look whether it is clear still.
+    /// A take from a clear sub-queue does not check that it is still clear.
     ClearBelieved,
-    /// The mark becomes the place that was found, whatever has come meanwhile.
+    /// The mark becomes the position found, ignoring tasks that arrived meanwhile.
     MarkWithoutFloor,
 }
 
@@ -198,7 +202,7 @@ impl Model for Subqueues {
             Action::GiveBack(process) => {
                 let Phase::Vain { stays } = state.processes[process].phase else { return None };
                 state.processes[process].phase = Phase::Open;
-                // What it has for itself without a claim it has nothing to give back of.
+                // A sub-queue that the transaction has without a claim need not be given back.
                 if std::mem::replace(&mut state.processes[process].change.claimed, false) {
                     if stays {
                         self.end_look(state, FIRST);

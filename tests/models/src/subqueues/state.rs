@@ -1,4 +1,4 @@
-//! What processes know, what shared memory knows, and what may happen next.
+//! The knowledge of processes and of shared memory, and the possible next steps.
 
 use super::{BUCKETS, ENTRIES, PROCESSES, SUBQUEUE, TASKS};
 use xqueue_core::level::LAST as LAST_LEVEL;
@@ -17,7 +17,7 @@ pub(super) enum Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     Idle,
-    /// It has looked too early ([`Flaw::SnapshotBeforeClaim`]).
+    /// The process has searched too early ([`Flaw::SnapshotBeforeClaim`]).
     Early {
         first: Option<usize>,
         sees_taken: bool,
@@ -31,10 +31,10 @@ pub(super) enum Phase {
         first: Option<usize>,
         sees_taken: bool,
         is_alone: bool,
-        /// The sub-queue was clear before the look.
+        /// The sub-queue was clear before the search.
         is_direct: bool,
     },
-    /// A direct take before it looks whether the sub-queue is clear still.
+    /// A direct take that has yet to check that the sub-queue is still clear.
     TakenDirectly(usize),
     Vain {
         stays: bool,
@@ -43,11 +43,11 @@ pub(super) enum Phase {
     AsksIndex(usize),
     Scans(Scan, bool),
     Open,
-    /// It has freed the sub-queue too early ([`Flaw::FreedBeforeVisible`]).
+    /// The process has freed the sub-queue too early ([`Flaw::FreedBeforeVisible`]).
     Freed,
-    /// Visible, before its callback.
+    /// The transaction is visible, its callback has not run yet.
     Visible,
-    /// Rolled back, before its callback.
+    /// The transaction is rolled back, its callback has not run yet.
     Undone,
 }
 
@@ -55,7 +55,7 @@ pub(super) enum Phase {
 pub(super) struct Process {
     pub(super) phase: Phase,
     pub(super) change: SubqueueChange,
-    /// What it has changed, which others do not see.
+    /// The rows that the transaction has changed, which other processes do not see.
     pub(super) pending: [Option<Row>; TASKS],
 }
 
@@ -67,7 +67,7 @@ pub struct State {
     pub(super) entries: [Entry; ENTRIES],
     pub(super) buckets: [u32; BUCKETS],
     pub(super) rings: [SubqueueRing; 1],
-    /// A take by a function has run into the unique index.
+    /// A take by a function has run into a duplicate in the unique index.
     pub(super) has_collided: bool,
     pub(super) takes: u8,
     pub(super) puts: u8,
@@ -123,7 +123,7 @@ pub(super) fn position(task: usize) -> Position {
     task as Position + 1
 }
 
-/// The number that stands for a task's key.
+/// Returns the number that stands for a task's key.
 pub(super) fn hash(task: usize) -> u64 {
     task as u64 + 100
 }
@@ -148,17 +148,18 @@ impl State {
         others.into_iter().any(|other| self.processes[other].pending[task].is_some())
     }
 
-    /// A row as a process sees it.
+    /// Returns a row as a process sees it.
     pub(super) fn seen(&self, process: usize, task: usize) -> Row {
         self.processes[process].pending[task].unwrap_or(self.rows[task])
     }
 
-    /// Whether a task of the sub-queue but this one is taken, as a process sees it.
+    /// Returns whether a process sees another task of the sub-queue, other than `but`, as taken.
     pub(super) fn sees_taken(&self, process: usize, but: Option<usize>) -> bool {
         (0..TASKS).any(|task| Some(task) != but && self.seen(process, task) == Row::Taken)
     }
 
-    /// Whether another task has been taken by a transaction that has not ended: the unique index waits for it.
+    /// Returns whether an open transaction of another process has taken another task; the unique index waits for its
+    /// end.
     pub(super) fn is_being_taken(&self, process: usize, task: usize) -> bool {
         let others = (0..PROCESSES).filter(|other| *other != process);
         let is_taken = |other: usize| {
@@ -176,7 +177,7 @@ impl State {
         (0..TASKS).find(|task| self.seen(process, *task) == Row::Ready && position(*task) >= mark)
     }
 
-    /// Ends a transaction that has changed these rows.
+    /// Ends the transaction of a process.
     pub(super) fn reset(&mut self, process: usize) {
         self.processes[process] = IDLE;
     }
@@ -204,7 +205,7 @@ impl State {
         let settles = |process: usize, task: usize| {
             self.processes[process].pending[task].is_some_and(|row| row != Row::Taken)
         };
-        // A direct take has still to look whether another is in flight, and one by hand asks the index.
+        // A direct take has yet to check for another task in flight, and a take by hand asks the index.
         let is_sure = |process: &Process| {
             !matches!(
                 process.phase,

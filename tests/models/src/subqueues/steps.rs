@@ -1,4 +1,4 @@
-//! The steps of a transaction that have parts of their own.
+//! The longer steps of a transaction.
 
 use super::state::{Action, IDLE, Phase, Process, Row, State, position};
 use super::{BUCKETS, ENTRIES, Flaw, ID, PROCESSES, SUBQUEUE, Subqueues, TASKS};
@@ -12,7 +12,7 @@ impl Subqueues {
         self.flaw == Some(flaw)
     }
 
-    /// The first task may be taken: locks it, or comes away empty-handed.
+    /// Locks and takes the first task, or ends without a task.
     pub(super) fn lock(&self, state: &mut State, process: usize) -> Option<()> {
         let phase = state.processes[process].phase;
         let Phase::Looked { first, sees_taken, is_alone, is_direct } = phase else { return None };
@@ -65,7 +65,7 @@ impl Subqueues {
             }
             None => {
                 state.processes[process].change.exhausted = true;
-                // `is_takeable`, in a snapshot of its own.
+                // Models `is_takeable`, in a snapshot of its own.
                 let is_there = state.first(process, FIRST).is_some();
                 let stays =
                     before.is_seen_otherwise() || is_there && !state.sees_taken(process, None);
@@ -163,7 +163,7 @@ impl Subqueues {
             Phase::Visible => actions.push(Action::Callback(process)),
             Phase::Undone => actions.push(Action::Undo(process)),
         }
-        // Also where two wait for each other in the index.
+        // A waiting transaction can always be rolled back: two of them can wait for each other in the index.
         let waits =
             matches!(phase, Phase::AsksIndex(_) | Phase::TakenDirectly(_) | Phase::Looked { .. });
         if waits || phase == Phase::Open && state.rollbacks > 0 {

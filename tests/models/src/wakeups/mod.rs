@@ -1,21 +1,22 @@
 //! Wake-ups of consumers that wait for a task.
 //!
-//! A consumer that has found nothing joins the wait queue and looks once more: what was committed before it joined it
-//! finds, for what is committed later it is woken. The COMMIT callback of a transaction that made tasks ready, and
-//! the ABORT callback of one that had taken some, wake as many consumers, at the head of the wait queue first. One
-//! that is woken is out of the wait queue and has a *token*. It joins again at its old place, looks, and has used the
-//! token if it finds a task. If it ends before that look has ended, by whatever cause, or was woken while it found a
-//! task, it hands the token on to another.
+//! Invariant: at rest no consumer sleeps while there is a task that it can take, and for one wake-up each consumer is
+//! woken at most once. It survives these races:
 //!
-//! Tokens are not tied to tasks: the task of one may go to the holder of a later one, whose own task the look of the
-//! first came too early for. Wake-ups are numbered, and each consumer notes the last before its look began. So a look
-//! in vain uses the token up only if there was no wake-up since it began. Otherwise the consumer looks again with it;
-//! if it has been given another meanwhile, it passes the first on to the next in the wait queue whose look began
-//! before the last wake-up.
-//!
-//! Where tasks depend on the caller (row security, `pick`), a look in vain says nothing of the others: it always
-//! passes the token on in this way. A token has been round when there is none there to pass it on to: for one
-//! wake-up each consumer is woken once at the most.
+//! 1. A task is committed while a consumer goes to sleep. A consumer that has found no task joins the wait queue and
+//!    rechecks: it sees earlier commits itself, and later commits wake it.
+//! 2. A woken consumer ends without a task. A COMMIT callback wakes one consumer for each task that the transaction
+//!    made ready, starting at the head of the wait queue; an ABORT callback does so for each task that was taken. A
+//!    woken consumer leaves the wait queue and has a *token*. It joins again at its old position and rechecks; a task
+//!    that it finds uses up the token. If it ends before the recheck has ended, for any reason, or was woken again
+//!    while it found a task, it hands the token on.
+//! 3. The task of a token goes to the holder of a later one, whose own task became visible too late for the first
+//!    holder's check: tokens are not tied to tasks. Wake-ups are numbered, and each consumer notes the last one before
+//!    its check began. An unsuccessful check uses up the token only if there was no wake-up since it began. Otherwise
+//!    the consumer checks again with the token. If it has received another token meanwhile, it passes the first one on
+//!    to the next consumer in the wait queue whose check began before the last wake-up.
+//! 4. Tasks depend on the caller (row security, `pick`). Then an unsuccessful check says nothing about other consumers,
+//!    and always passes the token on in this way. A token ends when no such consumer is left.
 //!
 //! | step | code |
 //! |---|---|
@@ -37,12 +38,12 @@ pub use state::{Action, State};
 pub const CONSUMERS: usize = 3;
 pub const TASKS: usize = 3;
 
-/// What is explored, and what is wrong with it.
+/// The bounds of an exploration, and its flaw.
 #[derive(Clone, Debug)]
 pub struct Wakeups {
-    /// Which tasks each consumer sees.
+    /// The tasks that each consumer can see.
     pub sees: [[bool; TASKS]; CONSUMERS],
-    /// Number of consumers that sleep already.
+    /// Number of consumers that sleep at the start.
     pub sleepers: usize,
     pub rollbacks: u8,
     pub deaths: u8,
@@ -51,23 +52,23 @@ pub struct Wakeups {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// A consumer that has joined the line sleeps without a look.
+    /// A consumer that has joined the wait queue sleeps without a recheck.
     NoLookOnceJoined,
-    /// One that ends takes its token along.
+    /// A consumer that ends keeps its token.
     TokenKept,
-    /// One that was woken while it found a task takes that token along.
+    /// A consumer that was woken while it found a task keeps that token.
     SecondTokenKept,
-    /// A look in vain uses the token up, whatever other consumers see.
+    /// An unsuccessful check uses up the token even if other consumers see other tasks.
     VainUsesUp,
-    /// A token goes on to the first in line, whether it has looked or not.
+    /// A token goes to the first consumer in the wait queue, even if it has checked since.
     RoundAndRound,
-    /// A consumer sleeps though there were wake-ups since its look began.
+    /// A consumer sleeps although there were wake-ups since its check began.
     MissedIgnored,
-    /// One that has been given another token has used the first up.
+    /// A second token uses up the first.
     AnotherUsesUp,
-    /// Consumers are woken before the transaction is visible, as in PRE_COMMIT.
+    /// Consumers are woken before the transaction is visible, that is in PRE_COMMIT.
     WokenTooEarly,
-    /// A rollback of a take wakes nobody.
+    /// The rollback of a take wakes no consumer.
     UndoneSilently,
 }
 
@@ -76,12 +77,12 @@ impl Wakeups {
         self.flaw == Some(flaw)
     }
 
-    /// Whether others may find what one does not: `Queue::gives_by_caller`.
+    /// Returns whether other consumers can find tasks that one does not find; models `Queue::gives_by_caller`.
     fn by_caller(&self) -> bool {
         self.sees.iter().any(|sees| *sees != self.sees[0])
     }
 
-    /// The rules that the flaw does not leave out.
+    /// Returns the rules that the flaw does not switch off.
     fn rules(&self) -> Rules {
         Rules {
             passes_on: !self.has(Flaw::VainUsesUp),
@@ -113,7 +114,7 @@ impl Wakeups {
         }
     }
 
-    /// `QueueGuard::end_look`.
+    /// Models `QueueGuard::end_look`.
     fn end_look(&self, state: &mut State, consumer: usize) {
         let wakes = state.wakes;
         let entry = &mut state.consumers[consumer];
@@ -126,7 +127,7 @@ impl Wakeups {
         }
     }
 
-    /// `leave_any_wait_queue`; `unused`: the token that it looks for is not used.
+    /// Models `leave_any_wait_queue`. `unused`: the token that the consumer is searching for is not used.
     fn leave(&self, state: &mut State, consumer: usize, unused: bool) {
         let entry = &mut state.consumers[consumer];
         let tokens = self.rules().left(entry.knows(), !unused);
@@ -304,7 +305,7 @@ impl Model for Wakeups {
             }),
             Property::always(BOUNDED, |model: &Wakeups, state: &State| {
                 let causes = TASKS + usize::from(model.rollbacks) + usize::from(model.deaths);
-                // One that leaves may hand on a wake-up as a new one.
+                // A consumer that leaves can hand its wake-up on as a new one.
                 let most = if model.by_caller() { causes } else { causes + 2 * CONSUMERS };
                 usize::from(state.wakes) <= most
                     && usize::from(state.notified) <= usize::from(state.wakes) * CONSUMERS

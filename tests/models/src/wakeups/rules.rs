@@ -1,45 +1,46 @@
-//! The rules of wake-ups: which process is woken, and what becomes of a token. `N` numbers wake-ups.
+//! The rules of wake-ups: which process is woken, and where its token goes. `N` numbers wake-ups.
 
-/// What a consumer knows while it looks.
+/// The knowledge of a consumer during its check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Knows<N> {
-    /// The wake-up that it looks for.
+    /// The wake-up whose task the consumer is searching for.
     pub token: Option<N>,
-    /// The one that has taken it out of the line since.
+    /// The wake-up that has removed it from the wait queue since.
     pub woken: Option<N>,
-    /// The last before its look began.
+    /// The last wake-up before its check began.
     pub seen: N,
 }
 
-/// What follows from a look in vain.
+/// The consequences of an unsuccessful check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vain<N> {
     pub looks_again: bool,
-    /// The token for that look.
+    /// The token for the next check.
     pub kept: Option<N>,
-    /// The one that goes on to another.
+    /// The token that goes to another consumer.
     pub passed: Option<N>,
 }
 
-/// The rules, each of which may be left out.
+/// The rules; a flaw can switch off each of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// A look in vain where others may find what it does not passes its token on.
+    /// After an unsuccessful check the token is passed on if other consumers can find other tasks.
     pub passes_on: bool,
-    /// So does one that has been given another token meanwhile.
+    /// The token is also passed on if the consumer has received another one meanwhile.
     pub passes_first: bool,
-    /// One during which there were wake-ups is not the last.
+    /// A check during which there were wake-ups is repeated.
     pub looks_again: bool,
-    /// A token goes on to none that has looked since the last wake-up.
+    /// A token never goes to a consumer that has checked since the last wake-up.
     pub goes_round: bool,
-    /// One that ends leaves its tokens to others,
+    /// A consumer that ends leaves its tokens to others.
     pub leaves: bool,
-    /// also if it has found a task for the first of them.
+    /// It leaves the second token even if it has found a task for the first.
     pub leaves_second: bool,
 }
 
 impl Rules {
-    /// What a look in vain leads to. `by_caller`: others may find what it did not.
+    /// Returns the consequences of an unsuccessful check. `by_caller`: other consumers can find tasks that it did not
+    /// find.
     pub fn vain<N: Copy + PartialEq>(&self, of: Knows<N>, last: N, by_caller: bool) -> Vain<N> {
         let has_changed = of.seen != last;
         let looks_again = has_changed && of.woken.is_none() && self.looks_again;
@@ -54,12 +55,12 @@ impl Rules {
         }
     }
 
-    /// Returns whether a token may go on to a consumer in the wait queue whose look began after wake-up `seen`.
+    /// Returns whether a token can go to a consumer in the wait queue whose check began after wake-up `seen`.
     pub fn may_go_to<N: PartialOrd>(&self, seen: N, last: N) -> bool {
         seen < last || !self.goes_round
     }
 
-    /// The tokens that a consumer hands on as it leaves the line, in their order.
+    /// Returns the tokens that a consumer hands on when it leaves the wait queue, in order.
     pub fn left<N: Copy>(&self, of: Knows<N>, has_found: bool) -> [Option<N>; 2] {
         let token = of.token.filter(|_| !has_found && self.leaves);
         let another = of.woken.filter(|_| self.leaves && (!has_found || self.leaves_second));

@@ -1,13 +1,13 @@
-//! What consumers know, what shared memory knows, and what may happen next.
+//! The knowledge of consumers and of shared memory, and the possible next steps.
 
 use super::rules::Knows;
 use super::{CONSUMERS, TASKS};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Task {
-    /// The transaction that puts it is open.
+    /// The transaction that puts the task is open.
     Open,
-    /// It has woken a consumer too early ([`Flaw::WokenTooEarly`]).
+    /// The transaction has woken a consumer too early ([`Flaw::WokenTooEarly`]).
     Early,
     Ready,
     Locked,
@@ -19,12 +19,12 @@ pub(super) type Tasks = [bool; TASKS];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     Begins,
-    /// In a snapshot that shows these tasks as ready.
+    /// The consumer checks in a snapshot that shows these tasks as ready.
     Looks(Tasks),
     Vain,
     Sleeps,
     Holds(usize),
-    /// It has left the line, its transaction is open.
+    /// The consumer has left the wait queue with this task; its transaction is open.
     Left(usize),
     Ended,
 }
@@ -33,11 +33,11 @@ pub(super) enum Phase {
 pub(super) struct Consumer {
     pub(super) phase: Phase,
     pub(super) has_joined: bool,
-    /// The number of the wake-up that has taken it out of the line.
+    /// The number of the wake-up that has removed the consumer from the wait queue.
     pub(super) woken: Option<u8>,
-    /// The number of the wake-up that it looks for.
+    /// The number of the wake-up whose task it is searching for.
     pub(super) token: Option<u8>,
-    /// The last wake-up before its look began.
+    /// The last wake-up before its check began.
     pub(super) seen: u8,
 }
 
@@ -45,13 +45,13 @@ pub(super) struct Consumer {
 pub struct State {
     pub(super) tasks: [Task; TASKS],
     pub(super) consumers: [Consumer; CONSUMERS],
-    /// The wait queue, whose order is that of their numbers.
+    /// The consumers in the wait queue, whose order is that of their numbers.
     pub(super) in_order: [bool; CONSUMERS],
-    /// Transactions that have put a task, and rolled a take back, before their callbacks.
+    /// Number of transactions that have put a task, or rolled a take back, and whose callbacks have not run yet.
     pub(super) puts: u8,
     pub(super) undos: u8,
     pub(super) wakes: u8,
-    /// How often consumers were woken.
+    /// Number of times that consumers were woken.
     pub(super) notified: u8,
     /// The counter of ready tasks.
     pub(super) ready: i8,
@@ -92,7 +92,7 @@ impl State {
         self.notified += 1;
     }
 
-    /// `QueueGuard::wake` for one task.
+    /// Models `QueueGuard::wake` for one task.
     pub(super) fn wake(&mut self) {
         self.wakes += 1;
         let first = self.line().next();
@@ -101,7 +101,7 @@ impl State {
         }
     }
 
-    /// A consumer ends: nothing of it is of any more meaning.
+    /// Ends a consumer and clears its state, which no longer matters.
     pub(super) fn end(&mut self, consumer: usize) {
         let entry = &mut self.consumers[consumer];
         (entry.phase, entry.seen) = (Phase::Ended, 0);
