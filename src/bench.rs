@@ -1,6 +1,6 @@
-//! Benchmarks inside the server: the cost of the most frequent calls without a client, a round trip and a commit.
-//! Each is repeated in one transaction, which is rolled back; so takes are not among them, as their old row versions
-//! would be in the way. Built with the feature `pg_bench` and run by `pgrx-embed/bench in-server`, or by `cargo pgrx
+//! Benchmarks inside the server: the cost of the most frequent calls without a client, a round trip and a commit. Each
+//! call repeats in one transaction that is rolled back. Takes are not measured: the row versions that they leave would
+//! slow later takes down. Built with the feature `pg_bench` and run by `pgrx-embed/bench in-server`, or by `cargo pgrx
 //! bench`.
 
 #[pgrx::pg_schema]
@@ -9,7 +9,7 @@ mod benches {
     use pgrx::spi::OwnedPreparedStatement;
     use pgrx_bench::{Bencher, black_box};
 
-    /// A queue, the same table without triggers, and one task that stays.
+    /// Creates a queue, the same table without triggers, and one task that stays.
     fn prepare() {
         let statements = [
             "SELECT xqueue.create('benches.queue')",
@@ -26,7 +26,7 @@ mod benches {
         });
     }
 
-    /// Runs a statement, planned once, through the executor; it returns, or inserts, this number of rows.
+    /// Plans a statement once and runs it through the executor; expects it to return or insert `expected` rows.
     fn repeat(bencher: &mut Bencher, statement: &str, expected: usize) {
         let plan =
             Spi::connect_mut(|client| client.prepare_mut(statement, &[]).map(|plan| plan.keep()));

@@ -1,4 +1,4 @@
-//! Errors for people: what happened, to what, and what to do next.
+//! Errors for users: message, cause and next step.
 
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
@@ -56,7 +56,7 @@ impl Error {
         Error::new(PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE, message)
     }
 
-    /// Returns the error for a role that may not use a queue's table.
+    /// Returns the error for a role without the privileges on a queue's table.
     pub fn permission_denied(queue: &str) -> Error {
         Error::new(
             PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
@@ -103,19 +103,19 @@ impl Error {
         .hint("CREATE EXTENSION xqueue;")
     }
 
-    /// Raises the error, as PostgreSQL's own are.
+    /// Raises the error as an ERROR.
     pub fn raise(self) -> ! {
         self.report(PgLogLevel::ERROR);
         unreachable!("an ERROR does not return")
     }
 
-    /// Ends the process, and nothing else of the server.
+    /// Ends the process with a FATAL; the rest of the server keeps running.
     pub fn end_process(self) -> ! {
         self.report(PgLogLevel::FATAL);
         unreachable!("a FATAL does not return")
     }
 
-    /// Reports it to the client and the log, and continues.
+    /// Reports the error to the client and the log as a WARNING, and continues.
     pub fn warn(self) {
         self.report(PgLogLevel::WARNING);
     }
@@ -132,8 +132,8 @@ impl Error {
     }
 }
 
-/// Cuts off what no reader needs of a value that the text quotes. The server copies it several times, where a want of
-/// memory would end the process.
+/// Truncates a message that quotes a long value. The server copies the message several times, and running out of memory
+/// there would end the process.
 fn shortened(mut text: String) -> String {
     const LONGEST: usize = 8192;
     if text.len() > LONGEST {
@@ -143,7 +143,7 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// Returns a number of tasks of some kind in words.
+/// Formats a number of tasks, for example "1 ready task".
 pub fn tasks(count: i64, kind: &str) -> String {
     format!("{count} {kind} task{}", if count == 1 { "" } else { "s" })
 }

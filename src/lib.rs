@@ -1,16 +1,18 @@
 //! xqueue: queues in ordinary PostgreSQL tables.
 //!
-//! From the outside in; what stands above calls what stands below:
-//! - `api` is what SQL calls, `worker` the background processes, `upgrade` makes queues of tables, `ddl` sees other
-//!   commands that concern queues.
-//! - `write` changes tasks: where a take begins to look, statements and the direct path, what is noted of each change.
-//! - `queue` is what a table is as a queue: registry, columns, indexes, kept plans.
+//! The modules from the outside in; each calls only modules further down:
+//! - `api` holds the SQL functions, `worker` the background processes, `upgrade` turns tables into queues, `ddl`
+//!   handles other commands that concern queues.
+//! - `write` changes tasks: where a take starts its scan, the statement path and the direct path, and the recorded
+//!   changes.
+//! - `queue` describes a table as a queue: registry, columns, indexes, kept plans.
 //! - `transaction` keeps the stack of the open transaction's changes, and hands them over when it ends.
-//! - `parts` is what processes share of a queue beyond its rows: counters, marks, waiters, sub-queues, leases, capacity,
-//!   schedule.
-//! - `xqueue_core`, a crate of its own, knows no PostgreSQL: states, options, definitions, SQL text, marks, candidate
-//!   rings, the pool of sub-queues, and the stack of changes.
-//! - `settings`; `error` is for people; `server` is the fence around the server's C interface.
+//! - `parts` holds the state of a queue that processes share beyond its rows: counters, marks, waiters, sub-queues,
+//!   leases, capacity, schedule.
+//! - `xqueue_core`, a crate of its own, does not depend on PostgreSQL: states, options, definitions, SQL text, marks,
+//!   candidate rings, the pool of sub-queues, and the stack of changes.
+//! - `settings` defines the configuration parameters, `error` the errors for users; `server` is the fence around the
+//!   server's C interface.
 
 #![deny(unsafe_code)]
 
@@ -41,7 +43,7 @@ pgrx::extension_sql_file!("../sql/schema.sql", name = "schema", bootstrap);
 pgrx::extension_sql_file!("../sql/functions.sql", name = "functions", requires = ["schema"]);
 pgrx::extension_sql_file!("../sql/views.sql", name = "views", requires = ["functions"], finalize);
 
-/// Called by the server when it loads the library. All functions but triggers require that it was loaded at server
+/// Initializes the library when the server loads it. All functions except triggers require that it was loaded at server
 /// start.
 #[pgrx::pg_guard]
 pub extern "C-unwind" fn _PG_init() {
@@ -69,7 +71,7 @@ pub extern "C-unwind" fn _PG_init() {
     });
 }
 
-/// The part that can fail and reads catalogues comes first; then the changes are handed over.
+/// Runs `ddl` first, because that part can fail and reads catalogs, and hands the changes over afterwards.
 fn transaction_ended(event: TransactionEvent) {
     ddl::transaction_ended(event);
     transaction::end::transaction_ended(event);

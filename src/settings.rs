@@ -14,30 +14,31 @@ pub enum Protocol {
     Udp,
 }
 
-/// Shared memory cannot grow: 37 kB are reserved for each queue.
+/// Each queue reserves 37 kB: shared memory cannot grow.
 static MAX_QUEUES: GucSetting<i32> = GucSetting::<i32>::new(1024);
-/// About 120 bytes are reserved for each sub-queue that has something to take or is busy; further ones are found in
-/// the table.
+/// Each sub-queue that has a task to take or is busy needs an entry, and each entry reserves about 120 bytes. Further
+/// sub-queues are found in the table.
 static MAX_SUBQUEUES: GucSetting<i32> = GucSetting::<i32>::new(65_536);
 /// A batch is a transaction of the worker: larger ones are faster, smaller ones keep locks shorter.
 static BATCH_SIZE: GucSetting<i32> = GucSetting::<i32>::new(1000);
 /// A queue whose triggers take longer than this must not delay the others.
 static WORKER_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(1000);
-/// Background workers used for users' triggers are missing elsewhere, as for parallel queries.
+/// Background workers that run users' triggers are not available to other uses, for example parallel queries.
 static MAX_JOB_WORKERS: GucSetting<i32> = GucSetting::<i32>::new(2);
-/// A default time of grace would delay the tasks of consumers that are gone.
+/// A grace period by default would delay the tasks of consumers that are gone.
 static SESSION_GRACE: GucSetting<i32> = GucSetting::<i32>::new(0);
-/// In seconds: tasks kept by a role without a connection are not available to others.
+/// In seconds. Tasks held by a session without a connection are not available to others.
 static MAX_SESSION_GRACE: GucSetting<i32> = GucSetting::<i32>::new(30 * 86_400);
-/// Sessions are opened without any privilege on a table, and cost rows and the worker's time.
+/// Opening a session needs no privilege on a table, and each session costs rows and the worker's time.
 static MAX_SESSIONS_PER_ROLE: GucSetting<i32> = GucSetting::<i32>::new(1000);
 /// All databases and roles share the slots: one role must leave some to the others.
 static MAX_QUEUES_PER_ROLE: GucSetting<i32> = GucSetting::<i32>::new(-1);
-/// In kB. About 230 queues on the direct path: more are described anew each time that they are used in turn.
+/// In kB. Enough for about 230 queues on the direct path. A process that uses more in turn reads their descriptions
+/// again each time.
 static QUEUE_MEMORY: GucSetting<i32> = GucSetting::<i32>::new(10 << 10);
-/// The direct path repeats the server's own work. If it has a fault, operators turn it off.
+/// The direct path repeats the server's own work. An operator can turn it off if it has a fault.
 static DIRECT_PATH: GucSetting<bool> = GucSetting::<bool>::new(true);
-/// Repair work by hand must be possible, though not by mistake.
+/// Repairs by hand must be possible, but not by mistake.
 static GUARD: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GRAPHITE_HOST: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 static GRAPHITE_PORT: GucSetting<i32> = GucSetting::<i32>::new(2003);
@@ -46,8 +47,7 @@ static GRAPHITE_PREFIX: GucSetting<Option<CString>> =
     GucSetting::<Option<CString>>::new(Some(c"xqueue"));
 static GRAPHITE_INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(10_000);
 
-/// Defines the settings. `xqueue.max_queues` and `xqueue.max_subqueues` exist only where they can have an
-/// effect.
+/// Defines the settings. `xqueue.max_queues` and `xqueue.max_subqueues` exist only if they can have an effect.
 pub fn init(preloading: bool) {
     if preloading {
         int(
@@ -234,7 +234,7 @@ pub fn max_job_workers() -> usize {
     MAX_JOB_WORKERS.get().max(1) as usize
 }
 
-/// Returns how long an identified session lives on without a connection, unless it was given a time of its own.
+/// Returns how long an identified session survives without a connection, unless it has its own grace period.
 pub fn session_grace() -> Duration {
     milliseconds(&SESSION_GRACE)
 }
@@ -256,12 +256,12 @@ pub fn queue_memory() -> usize {
     (QUEUE_MEMORY.get().max(0) as usize) << 10
 }
 
-/// Returns whether tasks may be changed without statements.
+/// Returns whether the direct path is allowed.
 pub fn allows_direct_path() -> bool {
     DIRECT_PATH.get()
 }
 
-/// Returns whether feature guard has an effect in this session.
+/// Returns whether the `guard` feature has an effect in this session.
 pub fn guards() -> bool {
     GUARD.get()
 }

@@ -1,5 +1,5 @@
-//! Triggers created, dropped, enabled or disabled by the open transaction: table changes made without them are not
-//! counted.
+//! Triggers created, dropped, enabled or disabled by the open transaction: the queue's counters miss table changes made
+//! without them.
 
 use crate::parts::slot;
 use crate::queue;
@@ -14,9 +14,9 @@ use xqueue_core::slot_id::SlotId;
 /// A change of triggers.
 #[derive(Clone, Copy)]
 pub enum Altered {
-    /// A trigger created, enabled or disabled; its table cannot be looked up at once.
+    /// A trigger created, enabled or disabled; its table cannot be looked up before the command ends.
     Trigger(Oid),
-    /// A table of which a trigger was dropped.
+    /// A table that lost a trigger.
     Table(Oid),
 }
 
@@ -39,8 +39,8 @@ pub fn forget_since(count: usize) {
     NOTED.with_borrow_mut(|noted| noted.truncate(count));
 }
 
-/// Returns the queues whose triggers have changed, and whether these now report every change of the table. Must be
-/// called before the transaction commits.
+/// Returns the queues whose triggers have changed, and whether these triggers now report every change of the table.
+/// Must be called before the transaction commits.
 pub fn settle() -> Vec<(SlotId, bool)> {
     let noted = NOTED.take();
     if !noted.is_empty() {
@@ -55,7 +55,8 @@ fn settled(altered: Altered) -> Option<(SlotId, bool)> {
         Altered::Table(table) => table,
     };
     let slot = slot::find(process::database().into(), table.into())?;
-    // Another transaction may hold the table by now, as after a rollback to a savepoint: then the worker checks.
+    // Another transaction can hold the table by now, for example after a rollback to a savepoint. The worker checks it
+    // then.
     let is_locked = relation::try_lock(table, Lock::AccessShare);
     let queue = if is_locked { queue::find(table).ok().flatten() } else { None };
     let tracking = queue.map_or(Tracking::Nothing, |queue| queue.tracking);

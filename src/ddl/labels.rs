@@ -1,5 +1,4 @@
-//! Types of columns that queues use: the registry follows an enum's label that is renamed, and every process reads the
-//! queue anew.
+//! Renamed enum labels: the registry follows the new label, and every process reads the queue again.
 
 use crate::error::Result;
 use crate::queue::{self, Entry};
@@ -8,11 +7,11 @@ use crate::server::relation::{self, Lock, Relation};
 use xqueue_core::field::Field;
 use xqueue_core::status::Status;
 
-/// Gives the states and tubes of queues the new label where the old one stood. The statement has renamed it already.
+/// Replaces the old label by the new one in the definitions of queues. The statement has already renamed it.
 pub fn follow(renamed: &RenamedLabel) -> Result<()> {
     let RenamedLabel { kind, old, new } = renamed;
     for table in queue::lock_those_with(*kind)? {
-        // One that cannot be read says so whenever it is used, and is no reason to refuse the command.
+        // An unreadable definition raises its error on every use of the queue; it does not fail this command.
         let Ok(Some(Entry { mut definition, same_table, .. })) = queue::read(table) else {
             continue;
         };
@@ -32,8 +31,8 @@ pub fn follow(renamed: &RenamedLabel) -> Result<()> {
             options.tube_stats.iter_mut().flatten().filter(|tube| has_tubes && *tube == old);
         tubes.for_each(|tube| tube.clone_from(new));
         queue::redefine(table, &definition)?;
-        // Consumers are not woken for it: they would read the new definition before their caches know the new labels.
-        // With this invalidation both are new at once.
+        // Consumers are not woken for this change: they would read the new definition before their caches know the new
+        // label. This invalidation renews both together.
         relation::invalidate(table);
     }
     Ok(())

@@ -21,7 +21,8 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 use xqueue_core::statement::UPDATE_TRIGGER;
 
-/// Longest wait of a command for the worker to leave the database that it needs; the command then goes on and may fail.
+/// Maximum wait of a command for the worker to leave the database that the command needs; then the command continues
+/// and can fail.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub fn object_changed(event: ObjectEvent, object: Oid) {
@@ -41,7 +42,7 @@ pub fn object_changed(event: ObjectEvent, object: Oid) {
                 transaction::note(slot, |delta| delta.table.dropped = Some(true));
                 transaction::note_registry_change();
             } else if catalog::table_of_index(object).and_then(slot_of).is_some() {
-                // The queue may need it.
+                // A queue can need the dropped index.
                 transaction::note_registry_change();
             }
         }
@@ -58,14 +59,14 @@ pub fn object_changed(event: ObjectEvent, object: Oid) {
             }
         }
         ObjectEvent::ExtensionChanged => transaction::note_extension(),
-        // It may be a copy of a database that has the extension.
+        // The new database can be a copy of a database that has the extension.
         ObjectEvent::DatabaseCreated => transaction::note_created_database(object.into()),
         ObjectEvent::DatabaseDropped => transaction::note_dropped_database(object.into()),
     }
 }
 
-/// Checks the results of DDL before commit or prepare: the owners of altered tables, whether the extension is (still or
-/// again) installed, and whether triggers report every change.
+/// Checks the results of DDL before commit or prepare: the owners of altered tables, whether the extension is installed
+/// now, and whether triggers report every change.
 pub fn transaction_ended(event: TransactionEvent) {
     match event {
         TransactionEvent::PreCommit | TransactionEvent::PrePrepare => settle(),
@@ -130,7 +131,7 @@ fn may_occupy(database: Oid, purpose: Purpose) -> bool {
     }
 }
 
-/// Returns what to do where the server refuses to alter the type of a queue's column.
+/// Returns the remedy for a user whose change of a queue column's type the server refuses.
 pub fn remedy(command: &Command) -> Option<Remedy> {
     let Command::AlterColumnType(table) = command else { return None };
     queue::read(*table).ok().flatten()?;

@@ -1,8 +1,9 @@
 //! Limit on queues per role: a new queue counts for its owner, and so does a queue given to another owner.
 //!
-//! The owner is compared just before the commit of a transaction that altered the table, so it does not matter which
-//! command changed it. Of transactions that pass the limit concurrently at least the last one sees the others. While a
-//! transaction that changes the owner is prepared, the queue counts for both roles, as it may end either way.
+//! The owner is compared just before the commit of a transaction that altered the table, so every command that can
+//! change the owner is covered. If concurrent transactions exceed the limit together, at least the last one sees the
+//! others. While a transaction that changes the owner is prepared, the queue counts for both roles, because the
+//! transaction can end either way.
 
 use crate::error::{Error, Result};
 use crate::parts::slot;
@@ -12,8 +13,8 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use xqueue_core::slot_id::SlotId;
 
-/// Refuses a new queue beyond its owner's limit. Queues that the transaction has given away still count, as it may take
-/// them back.
+/// Refuses a new queue beyond its owner's limit. Queues that the transaction has given away still count, because it can
+/// take them back.
 pub fn require_for_new(owner: Oid) -> Result<()> {
     if user::is_superuser(owner) {
         return Ok(());
@@ -31,8 +32,8 @@ pub fn note_owner(slot: SlotId, table: Oid) {
     });
 }
 
-/// Counts queues that the open transaction gave to other owners for these; refuses more than a role's limit. Tables
-/// altered by superusers only are exempt, whichever role commits.
+/// Counts queues that the open transaction gave to other owners for the new owners, and refuses more than a role's
+/// limit. Tables altered only by superusers are exempt; the role that commits does not matter.
 pub fn settle() -> Result<()> {
     xact::see_own_changes();
     let moved = moved();
@@ -65,7 +66,7 @@ fn moved() -> Vec<(SlotId, Oid)> {
     queues.filter_map(now).collect()
 }
 
-/// Refuses an owner beyond its limit. `leaving`: queues that cease to be the owner's when the transaction commits.
+/// Refuses an owner beyond its limit. `leaving`: queues that the owner loses when the transaction commits.
 fn require(owner: Oid, leaving: &[SlotId]) -> Result<()> {
     let limit = settings::max_queues_per_role();
     // Queues of this database may not have slots yet since the server started.

@@ -1,5 +1,5 @@
-//! Rows of the registry that a dump of data alone brings to tables that are queues already (`pg_dump -a`, into a
-//! database that was migrated). The queue stays as it is here.
+//! Registry rows from a data-only dump (`pg_dump -a`) restored into a database whose tables are already queues. The
+//! existing definition is kept.
 
 use crate::error::{Error, Result};
 use crate::queue::{self, display_name};
@@ -17,10 +17,10 @@ sql_functions! {
     "queue_arrives" as queue_arrives, pg_finfo_queue_arrives() -> trigger => queue_arrives_impl;
 }
 
-/// BEFORE INSERT into the registry, for each row.
+/// Runs BEFORE INSERT on the registry, for each row.
 fn queue_arrives_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let firing = Firing::of(call, Timing::BeforeInsertRow)?;
-    // Anybody may make a trigger of this function.
+    // Any role can create a trigger that calls this function.
     if queue::oid() != Some(firing.table()) {
         return Err(Error::new(
             PgSqlErrorCode::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,

@@ -1,4 +1,4 @@
-//! Compares the indexes and triggers that a queue needs with those that its table has.
+//! Compares the indexes and triggers of a table with the ones that its queue needs.
 
 use crate::error::Result;
 use crate::queue::{WantedIndex, triggers};
@@ -9,7 +9,7 @@ use xqueue_core::definition::Made;
 use xqueue_core::field::Field;
 use xqueue_core::statement::{Index, TRIGGERS, Table};
 
-/// The trigger that the indexes are bound to.
+/// The trigger that the indexes depend on.
 pub const BINDER: &str = "xqueue_insert";
 
 pub fn add_indexes(
@@ -30,7 +30,7 @@ pub fn add_indexes(
         let wanted = WantedIndex::new(relation, sql, index, fields, key);
         let prefix = format!("xqueue_{}", relation.name());
         if let Some(known) = present.iter().find(|known| wanted.is_served_by(known)) {
-            // A restored table's, of which the registry does not know.
+            // An index of a restored table; the registry does not know it yet.
             let name = catalog::table_name(known.oid).map(|(_, name)| name);
             if let Some(name) = name.filter(|name| is_restored && name.starts_with(&prefix)) {
                 made.indexes.insert(index.suffix().to_string(), name);
@@ -45,8 +45,8 @@ pub fn add_indexes(
     }
 }
 
-/// Drops an index that is not needed any more, or not as it has to be, if the extension made it. Returns its name if it
-/// is there.
+/// Drops an index that the extension made and that is no longer needed or has the wrong form. Returns its name if it
+/// exists.
 fn drop_index(
     relation: &Relation,
     index: Index,
@@ -58,8 +58,8 @@ fn drop_index(
     Some(name)
 }
 
-/// Returns DDL that drops an index of the table by name; None if the table has no such index, as the name may belong to
-/// another table of the schema by now.
+/// Returns DDL that drops an index of the table by name. None if the table has no such index: another table of the
+/// schema can have taken the name.
 pub fn drop_index_if_there(relation: &Relation, name: &str) -> Option<String> {
     let schema = catalog::quote(&catalog::schema_name(relation.schema()));
     let is_it = |oid| catalog::table_name(oid).is_some_and(|(_, found)| found == name);
@@ -67,8 +67,8 @@ pub fn drop_index_if_there(relation: &Relation, name: &str) -> Option<String> {
     is_there.then(|| format!("DROP INDEX {schema}.{}", catalog::quote(name)))
 }
 
-/// Keeps the indexes that the extension has made from being dropped while the queue needs them, as by schema tools that
-/// do not know them: its triggers depend on them.
+/// Makes the queue's triggers depend on the indexes that the extension made. This keeps others, for example schema
+/// tools that do not know the indexes, from dropping them while the queue needs them.
 pub fn bind_indexes(relation: &Relation, made: &Made) {
     let is_made = |index| {
         let name = catalog::table_name(index).map(|(_, name)| name);
@@ -77,13 +77,13 @@ pub fn bind_indexes(relation: &Relation, made: &Made) {
     relation.bind_indexes(BINDER, is_made);
 }
 
-/// Lets them be dropped and made anew.
+/// Removes the dependencies, so that the indexes can be dropped and recreated.
 pub fn unbind_indexes(relation: &Relation) {
     relation.unbind_indexes(BINDER);
 }
 
-/// Adds DDL for triggers that are missing or wrong. `before`: the queue's previous names. True if a trigger that the
-/// queue had did not fire in all sessions, so that changes may have been missed.
+/// Adds DDL for triggers that are missing or wrong. `before`: the queue's previous names. Returns true if one of the
+/// queue's triggers did not fire in all sessions, so that it can have missed changes.
 pub fn add_triggers(
     relation: &Relation,
     sql: &Table,

@@ -1,5 +1,5 @@
-//! Reads what an upgrade needs from a table's rows, in scans that run no code of its owner, see
-//! [`crate::queue::census`]. The scans see all rows, including those hidden by row security.
+//! Reads a table's rows for an upgrade, in scans that run no code of its owner, see [`crate::queue::census`]. The scans
+//! see all rows, including rows hidden by row security.
 
 use crate::error::Result;
 use crate::queue::{Fitness, StatusColumn};
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use xqueue_core::options::Options;
 use xqueue_core::status::Status;
 
-/// Maximum foreign status values shown in an error; others are left out.
+/// Maximum number of foreign status values shown in an error.
 const SHOWN: usize = 5;
 
 /// The rows of a table with a status column.

@@ -10,7 +10,7 @@ use xqueue_core::names::{Hook, Id};
 /// Allowed parameters of the pick function, in order of preference.
 const PICKS: [&str; 2] = ["(integer, text)", "(integer)"];
 
-/// Qualifies the function names in the features.
+/// Replaces the function names in the features by their qualified names.
 pub fn qualify(features: &mut Features) -> Result<()> {
     if let Some(Id::Function(name)) = &mut features.id {
         *name = find(name, &["()"])?.name;

@@ -10,7 +10,7 @@ use xqueue_core::options::Options;
 use xqueue_core::statement::Table;
 
 /// Adds DDL that gives the key the default for feature `id`, or drops a default made by the extension. `known`: the
-/// feature's previous value; `greatest`: finds the greatest existing key.
+/// feature's previous value. `greatest`: finds the greatest existing key.
 pub fn give(
     options: &Options,
     known: Option<&Id>,

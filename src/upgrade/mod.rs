@@ -1,4 +1,4 @@
-//! Plans an upgrade: what a table lacks to be the queue that the options describe.
+//! Plans an upgrade: the difference between a table and the queue that the options describe.
 
 mod attachments;
 mod census;
@@ -35,10 +35,11 @@ pub use note::{is_current as is_noted, write as write_note};
 pub struct UpgradePlan {
     pub definition: Definition,
     pub ddl: Vec<String>,
-    /// Some statements lock the table against readers; the lock is then taken at once, as a lock upgrade may deadlock.
+    /// Some statements lock the table against readers. That lock is then taken first, because a lock upgrade can
+    /// deadlock.
     pub needs_table_alone: bool,
     pub is_new: bool,
-    /// The set of tubes with statistics of their own changes.
+    /// The set of tubes with separate statistics changes.
     pub tubes_changed: bool,
     /// Some changes of tasks were not counted.
     pub has_missed: bool,
@@ -82,7 +83,7 @@ impl UpgradePlan {
             (None, Some(note)) => note.made(relation),
             (None, None) => Made::default(),
         };
-        // By present names and numbers; columns that are gone are dropped from the list.
+        // Matches by present names and numbers; columns that no longer exist leave the list.
         let ours = made.columns.iter();
         let by_number = same_table && note.is_none();
         let ours = ours.filter_map(|made| queue::column_of(relation, made, by_number));
@@ -253,7 +254,7 @@ pub fn changes_rows(statement: &str) -> bool {
     ["UPDATE ", "DELETE "].iter().any(|verb| statement.starts_with(verb))
 }
 
-/// Refuses DDL that changes rows if forced row security hides some of them: it runs as the table's owner.
+/// Refuses DDL that changes rows if forced row security hides some of them from the table's owner, who runs it.
 fn refuse_hidden_rows(relation: &Relation, sql: &Table, ddl: &[String]) -> Result<()> {
     let hides_rows = || catalog::hides_rows(relation.oid(), relation.owner());
     if !ddl.iter().any(|statement| changes_rows(statement)) || !hides_rows() {

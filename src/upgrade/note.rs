@@ -1,6 +1,6 @@
-//! The definition of a queue as it stands on its table, in a comment on a trigger: a dump of the table alone, or of the
-//! schema without data, has no row of the registry, but it has this. `upgrade` of such a table takes it for options of
-//! the caller's, as the owner of the table may have written anything.
+//! A queue's definition stored with its table, in a comment on a trigger. A dump of the table alone, or of the schema
+//! without data, contains this note but no registry row. `upgrade` treats the note like options from the caller,
+//! because the table's owner can have edited it.
 
 use crate::error::{Error, Result};
 use crate::queue;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use xqueue_core::definition::{Column, Definition, Made};
 use xqueue_core::options::Options;
 
-/// What a queue's table says of it.
+/// The options of a queue and the additions of `upgrade`, in the form stored with the table.
 #[derive(Serialize, Deserialize)]
 pub struct Note {
     options: serde_json::Value,
@@ -22,12 +22,12 @@ pub struct Note {
 }
 
 impl Note {
-    /// Returns the note of a table that was a queue, if there is one that can be read.
+    /// Returns the note of a table that was a queue; None if it has no readable note.
     pub fn read(relation: &Relation) -> Option<Note> {
         serde_json::from_str(&relation.comment_on_trigger(BINDER)?).ok()
     }
 
-    /// Returns the options that the table had as a queue, verified as those of a caller.
+    /// Returns the options that the table had as a queue, verified like a caller's options.
     pub fn options(&self) -> Result<Options> {
         let hint = || {
             format!(
@@ -44,7 +44,7 @@ impl Note {
         Ok(options)
     }
 
-    /// Returns what `upgrade` had added, of what is there; the indexes are recognized by themselves.
+    /// Returns the remaining additions of `upgrade` except indexes, which are recognized by their definitions.
     pub fn made(&self, relation: &Relation) -> Made {
         let columns = relation.columns();
         let is_there = |name: &&String| columns.iter().any(|column| column.name == **name);
@@ -65,7 +65,7 @@ pub fn write(relation: &Relation, definition: &Definition, same_table: bool) {
     }
 }
 
-/// Returns whether a table's note says what is so: not after a column was renamed.
+/// Returns whether a table's note matches the definition; it does not after a column was renamed.
 pub fn is_current(relation: &Relation, definition: &Definition, same_table: bool) -> bool {
     relation.comment_on_trigger(BINDER) == text(relation, definition, same_table)
 }
