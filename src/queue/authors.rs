@@ -1,12 +1,17 @@
-//! Who has written the code that a change of a superuser's table runs: superusers, or it is refused.
+//! Requires that all code run by a change of a superuser's table was written by superusers.
 //!
-//! A job worker acts as the table's owner. To write code for a table takes no more than the TRIGGER right on it, or to
-//! own a function that one of its checks calls. Superusers are trusted, ordinary owners risk nothing but what is
-//! theirs. So for a superuser every object that a change may use has to belong to a superuser. These are found by their
-//! dependencies: what belongs to the table (triggers, rules, checks, indexes, defaults, statistics), the functions,
-//! operators and types that this uses, and the tables to which foreign keys hand a change on, with the same of theirs.
-//! A table that a foreign key refers to is none of them: no change of a task runs its code. Objects that nobody depends
-//! on are the server's own. A trigger's condition has no owner, so it may call immutable functions only.
+//! A job worker acts as the table's owner. Any role with the TRIGGER privilege on a table, or that owns a function
+//! called by one of its checks, can write code for the table. Superusers are trusted, and ordinary owners risk only
+//! their own objects. For a superuser's table, therefore, every object that a change can use must belong to a
+//! superuser. The search for these objects follows dependencies:
+//!
+//! - the objects of the table: triggers, rules, checks, indexes, defaults, statistics;
+//! - the functions, operators and types that these objects use;
+//! - the tables to which foreign keys hand a change on, with the objects of these tables.
+//!
+//! A table that a foreign key refers to is not included, because no change of a task runs its code. Objects without
+//! recorded dependencies are the server's own. A trigger's condition has no owner, so it must call immutable functions
+//! only.
 
 use crate::error::{Error, Result};
 use crate::queue::Queue;
@@ -18,7 +23,7 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::cell::OnceCell;
 
-/// The objects that a change of table $1 may use, with their owners: what they are, and whether each is a table. $2:
+/// Query for the objects that a change of table $1 can use: description, owner, and whether the object is a table. $2:
 /// the function that is called on every change.
 const USED: &str = "
 WITH RECURSIVE used(classid, objid) AS (
@@ -68,8 +73,8 @@ SELECT w.objid, coalesce(w.is_table, false), a.rolsuper,
     CASE WHEN NOT a.rolsuper THEN pg_catalog.pg_describe_object(w.classid, w.objid, 0) END, a.rolname::pg_catalog.text
 FROM owned w JOIN pg_catalog.pg_authid a ON a.oid OPERATOR(pg_catalog.=) w.owner";
 
-/// A trigger with arguments on table $1, if a role that is no superuser may make some: who made one is not recorded, and its
-/// arguments are that role's.
+/// Query for a trigger with arguments on table $1, if a role other than a superuser can create triggers on it. The
+/// creator of a trigger is not recorded, and its arguments can be that role's.
 const WITH_ARGUMENTS: &str = "
 SELECT t.tgname::pg_catalog.text FROM pg_catalog.pg_trigger t
 JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) t.tgrelid
@@ -87,15 +92,15 @@ thread_local! {
     static PLAN: OnceCell<Plan> = const { OnceCell::new() };
 }
 
-/// Refuses a superuser's queue with code of a role that is none. The caller holds a lock on the table. False if another
-/// table to which changes are handed on is locked.
+/// Refuses a superuser's queue that runs code of another role. The caller holds a lock on the table. Returns false if
+/// another table to which changes are handed on is locked.
 pub fn require_trusted(queue: &Queue, owner: &str) -> Result<bool> {
     let tables = trusted_tables(queue, owner)?;
     let others = || tables.iter().filter(|table| **table != queue.table);
     if !others().all(|table| relation::try_lock(*table, Lock::RowExclusive)) {
         return Ok(false);
     }
-    // Code may have come to them before they were locked.
+    // Code can have been added to these tables before they were locked.
     if others().next().is_some() && trusted_tables(queue, owner)? != tables {
         return Ok(false);
     }
@@ -118,7 +123,7 @@ fn foreign_arguments(table: Oid) -> Option<String> {
     })
 }
 
-/// The tables that a change of a queue's changes as well, and the queue's, in order.
+/// Returns, in order, the queue's table and the tables that a change of it also changes.
 fn trusted_tables(queue: &Queue, owner: &str) -> Result<Vec<Oid>> {
     let hook = queue.hook.as_deref().map(Value::text);
     let (mut tables, mut stranger) = (vec![], None);

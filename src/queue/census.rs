@@ -1,6 +1,6 @@
-//! Reads a queue's table for monitoring, in scans that run no code of the table's owner. A statement would: to plan
-//! it evaluates functions in predicates of indexes that claim to be immutable, and it applies the policies of row
-//! security, all with the rights of the caller. Whether the role may see the rows is checked by the caller, see
+//! Reads a queue's table for monitoring, in scans that run no code of the table's owner. A statement would run such
+//! code with the caller's rights: the planner evaluates functions declared immutable in predicates of indexes, and the
+//! executor applies the policies of row security. The caller checks that the role is allowed to see the rows, see
 //! [`crate::server::privileges::may_monitor`].
 
 use crate::error::{Error, Result};
@@ -22,16 +22,16 @@ use xqueue_core::position::{FIRST, Group, Position};
 use xqueue_core::statement::Index;
 use xqueue_core::status::Status;
 
-/// Shown of a queue that could not be looked at, as [`Sight::Busy`].
+/// The error shown for a queue whose table could not be read, see [`Sight::Busy`].
 pub const BUSY: &str = "busy: another session has locked the table, or an index of it";
 
-/// What a monitor sees of a queue's table.
+/// Result of reading a queue's table for a monitor.
 pub enum Sight<T> {
     Seen(T),
-    /// Another session holds a lock, on the table or what belongs to it, that reading would wait for.
+    /// Another session holds a lock on the table, or on one of its indexes, that a read would wait for.
     Busy,
-    /// The role may not see it, or it cannot be used at present, which is shown as the queue's error and hides no other
-    /// queue.
+    /// The role is not allowed to see the table, or the table cannot be used at present. The latter is shown as the
+    /// queue's error and does not hide other queues.
     Hidden,
 }
 
@@ -44,8 +44,8 @@ impl<T> Sight<T> {
     }
 }
 
-/// Looks at the table of a queue for a monitor, which waits for no lock and leaves none behind. Rights are checked
-/// before the lock, so that no table of others is locked, and again under it.
+/// Reads the table of a queue for a monitor, without waiting for a lock and without keeping one. Checks privileges
+/// before it takes the lock, so that a role locks no table of others, and again under the lock.
 pub fn sight<T>(table: Oid, see: impl FnOnce(&Queue) -> Result<T>) -> Result<Sight<T>> {
     if !privileges::may_monitor(table) {
         return Ok(Sight::Hidden);
@@ -67,10 +67,10 @@ pub fn sight<T>(table: Oid, see: impl FnOnce(&Queue) -> Result<T>) -> Result<Sig
     }
 }
 
-/// Numbers of taken tasks by the session that holds them; None for none.
+/// Number of taken tasks by the session that holds them; None for tasks without a session.
 pub type Holders = BTreeMap<Option<Uuid>, i64>;
 
-/// Returns the sessions that hold tasks of a queue.
+/// Returns the sessions that hold tasks of a queue, with the number of their tasks.
 pub fn holders(queue: &Queue) -> Result<Holders> {
     let mut holders = Holders::new();
     taken(queue, |row| {
@@ -80,18 +80,18 @@ pub fn holders(queue: &Queue) -> Result<Holders> {
     Ok(holders)
 }
 
-/// Shows `see` the taken tasks of a queue, until it is false.
+/// Passes the taken tasks of a queue to `see` until it returns false.
 pub fn taken(queue: &Queue, see: impl FnMut(&Tuple) -> bool) -> Result<()> {
     in_state(queue, Status::Taken, Index::Taken, see)
 }
 
-/// Shows `see` the buried tasks of a queue, until it is false. The index gives them in the order in which they are dug
-/// out.
+/// Passes the buried tasks of a queue to `see`, in the order in which they are dug out, until it returns false.
 pub fn buried(queue: &Queue, see: impl FnMut(&Tuple) -> bool) -> Result<()> {
     in_state(queue, Status::Buried, Index::Buried, see)
 }
 
-/// Shows `see` the tasks in a state, until it is false: by their index if it exists, else by a scan of all rows.
+/// Passes the tasks in a state to `see` until it returns false: by their index if it exists, else by a scan of all
+/// rows.
 fn in_state(
     queue: &Queue,
     status: Status,
@@ -109,12 +109,12 @@ fn in_state(
     Ok(())
 }
 
-/// Tasks of each priority, or of all, that are looked at to find the oldest: a task that was given back comes before
-/// others that have been ready for longer.
+/// Maximum number of tasks examined to find the oldest one, for each priority if marks go by priority. The first task
+/// of the index is not always the oldest: a task that was given back precedes tasks that have been ready for longer.
 const LOOKED_AT: usize = 100;
 
-/// Returns for how long the oldest of the ready tasks that come next has been ready, in microseconds: of each priority
-/// up to a limit. None if no task is ready, or there is no index of them.
+/// Returns for how long the oldest of the next ready tasks has been ready, in microseconds. Examines up to `LOOKED_AT`
+/// tasks of each priority. None if no task is ready, or the ready tasks have no index.
 pub fn oldest_ready(queue: &Queue) -> Result<Option<i64>> {
     let relation = table(queue)?;
     let wanted = match queue.features().has_subqueues() {
@@ -124,7 +124,7 @@ pub fn oldest_ready(queue: &Queue) -> Result<Option<i64>> {
     let Some(index) = queue.index(&relation, wanted) else { return Ok(None) };
     let (snapshot, now) = (Snapshot::of_statement(), time::now());
     let mut oldest = None;
-    // Looks at the first tasks within the bounds, and returns their priority.
+    // Examines the first tasks within the bounds, and returns their priority.
     let mut look = |bounds: Vec<Bound>| -> Option<i64> {
         let (mut left, mut first) = (LOOKED_AT, None);
         relation.scan_by(index, &bounds, &snapshot, |row| {
@@ -159,13 +159,13 @@ pub fn oldest_ready(queue: &Queue) -> Result<Option<i64>> {
     Ok(oldest)
 }
 
-/// Returns where in their index the ready tasks begin by the marks: of each priority, if all are known. None if they
-/// are not.
+/// Returns the marks of the ready tasks as bounds of an index scan, for each priority. None if not all priorities are
+/// known.
 fn starts<'m>(queue: &Queue, now: i64) -> Option<Vec<Vec<Bound<'m>>>> {
     if queue.features().has_subqueues() {
         return None;
     }
-    // Under the queue's lock nothing is allocated.
+    // No memory is allocated under the queue's lock, so room is reserved first.
     let room = Vec::with_capacity(priorities::LIMIT);
     let mut marks: Vec<(Option<i64>, Position)> = Vec::with_capacity(priorities::LIMIT);
     let mut slot = slot::lock(queue.slot)?;
@@ -195,13 +195,14 @@ fn starts<'m>(queue: &Queue, now: i64) -> Option<Vec<Vec<Bound<'m>>>> {
     Some(marks.into_iter().map(start).collect())
 }
 
-/// Returns the session that holds a task, which is None for a task without one; None if the row is not a taken task.
+/// Returns the session that holds a task; the inner None stands for a taken task without a session. None if the row is
+/// not a taken task.
 pub fn holder(row: &impl Row, queue: &Queue) -> Option<Option<Uuid>> {
     let status = queue.status_read(queue.value_of(row, Field::Status));
     (status? == Status::Taken).then(|| queue.value_of(row, Field::Owner).map(Value::to_uuid))
 }
 
-/// Shows `see` the task with this key, if there is one.
+/// Passes the task with this key to `see`, if it exists.
 pub fn find<T>(
     queue: &Queue,
     key: &[Value],

@@ -1,4 +1,4 @@
-//! Hashes of values, equal where SQL says that the values are.
+//! Hashes of values: equal if the values are equal in SQL.
 
 use crate::server::relation::ColumnType;
 use crate::server::value::Value;
@@ -8,11 +8,11 @@ use std::hash::Hasher;
 #[allow(deprecated, reason = "SipHash-2-4 for good: what it gives is stored in indexes")]
 use std::hash::SipHasher;
 
-/// The key of a hash that users cannot foresee.
+/// The key of a hash; it keeps users from predicting hashes.
 pub type Secret = [u64; 2];
 
-/// The sub-queue of a label, or of none. The server's hash with a secret seed would not do: integers have the same one
-/// whatever the seed, and one hash gives the seed away.
+/// Returns the sub-queue of a label; tasks without a label share one. The server's own hash with a secret seed is not
+/// sufficient: equal integers collide for every seed, and a single hash reveals the seed.
 pub fn subqueue(label: Option<Value>, collation: Oid, secret: Secret) -> u64 {
     let mut hasher = sip_hasher(secret);
     let Some(label) = label else { return hasher.finish() };
@@ -27,15 +27,15 @@ pub fn subqueue(label: Option<Value>, collation: Oid, secret: Secret) -> u64 {
     hasher.finish()
 }
 
-/// The hash of a label with the server's secret, so that no user finds two labels of the same hash, which would share a
-/// mark.
+/// Returns the hash of a label, keyed with the server's secret. Users therefore cannot find two labels with the same
+/// hash, which would share a mark.
 pub(super) fn keyed(label: Value, column: &ColumnType) -> u64 {
     let [secret, seed] = shared_memory::secret();
     combined([secret, part(label, column.collation, seed)].into_iter())
 }
 
-/// Returns a hash of a value that is equal for values equal in SQL, whatever their text; of a type without a hash, one
-/// of the text.
+/// Returns a hash that is equal for values equal in SQL, even if their texts differ. A type without a hash function is
+/// hashed by its text.
 pub(super) fn part(value: Value, collation: Oid, seed: u64) -> u64 {
     let of_text = |text: &str| {
         let mut hasher = sip_hasher([seed, 0]);
@@ -54,7 +54,8 @@ pub(super) fn part(value: Value, collation: Oid, seed: u64) -> u64 {
     operators::hash(value, collation, seed).unwrap_or_else(|| of_text(&value.shown()))
 }
 
-/// The text of a number without the zeros that make no difference: the server's hash leaves out its sign.
+/// Trims the trailing zeros of a number's text. The server's hash of a number cannot be used, because it ignores the
+/// sign.
 fn canonical(number: &str) -> &str {
     match number.contains('.') {
         true => number.trim_end_matches('0').trim_end_matches('.'),
@@ -67,7 +68,7 @@ fn sip_hasher([low, high]: Secret) -> SipHasher {
     SipHasher::new_with_keys(low, high)
 }
 
-/// Combines hashes; never 0 or 1, which stand for no tube and no label.
+/// Combines hashes. Never returns 0 or 1, which stand for no tube and no label.
 fn combined(parts: impl Iterator<Item = u64>) -> u64 {
     parts.fold(FNV_BASIS, |hash, part| (hash.rotate_left(23) ^ part).wrapping_mul(FNV_PRIME)).max(2)
 }
@@ -80,7 +81,7 @@ mod tests {
     use super::{canonical, sip_hasher};
     use std::hash::Hasher;
 
-    /// The example of its authors.
+    /// The example published by the authors of SipHash.
     #[test]
     fn the_hash_in_indexes_stays_the_same() {
         let mut hasher = sip_hasher([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);

@@ -1,4 +1,4 @@
-//! What the direct path needs to know of a queue's table.
+//! The description of a queue's table for the direct path.
 
 use crate::queue::wanted_index::WantedIndex;
 use crate::queue::{Queue, kept};
@@ -14,20 +14,20 @@ use xqueue_core::field::Field;
 use xqueue_core::statement::Index;
 use xqueue_core::status::Status;
 
-/// A queue's table, if the direct path may be used: no triggers, rules or row security of the user's apply.
+/// A queue's table that allows the direct path: it has no user triggers, rules or row security.
 pub struct Direct {
     pub heap: Heap,
-    /// The index of the ready tasks in the order in which they are taken.
+    /// The index of the ready tasks in the order in which takes pick them.
     pub ready: Option<Oid>,
-    /// The same index by tube.
+    /// The index of the ready tasks by tube, then in that order.
     pub tube: Option<Oid>,
-    /// The index of the tasks of a sub-queue in the order in which they are taken.
+    /// The index of a sub-queue's tasks in the order in which takes pick them.
     pub subqueue: Option<Oid>,
     /// The unique index of the tasks in flight by sub-queue.
     pub in_flight: Option<Oid>,
-    /// The index of the tasks by the instant at which the worker has to act.
+    /// The index of the tasks by the instant at which the worker must act.
     pub due: Option<Oid>,
-    /// The index of the tasks by the end of their life.
+    /// The index of the tasks by their expiry.
     pub expiry: Option<Oid>,
     /// The index of the taken tasks by session.
     pub taken: Option<Oid>,
@@ -35,13 +35,13 @@ pub struct Direct {
     pub key: Option<Oid>,
     /// The indexes that hold only tasks in certain states.
     states: Vec<(Oid, Vec<Status>)>,
-    /// No column is of a domain, which a statement would check even without a value.
+    /// True if no column has a domain type: a statement checks a domain even for a column without a value.
     pub inserts: bool,
     /// The queue's description is stale.
     stale: Rc<Cell<bool>>,
 }
 
-/// Result for a role; None where the statement path has to be used.
+/// Result for a role; None if the statement path must be used.
 type Known = Option<Rc<Direct>>;
 
 /// Results by role.
@@ -51,7 +51,7 @@ pub struct Directs(RefCell<Vec<(Oid, Known)>>);
 /// Maximum number of roles whose results are kept; the oldest is evicted.
 const ROLES: usize = 64;
 
-/// Bytes that the state of the direct path takes for a role: measured.
+/// Measured size of the state of the direct path for one role, in bytes.
 const SIZE: usize = 40 << 10;
 
 impl Directs {
@@ -61,7 +61,7 @@ impl Directs {
 }
 
 impl Queue {
-    /// Returns what the direct path needs; None where the statement path has to be used.
+    /// Returns the state of the direct path; None if the statement path must be used.
     pub fn direct(&self) -> Known {
         if !settings::allows_direct_path() {
             return None;
@@ -74,10 +74,10 @@ impl Queue {
         {
             return direct.clone();
         }
-        // The call may come here again.
+        // The following call can re-enter this function.
         drop(known);
         let direct = Direct::of(self).map(Rc::new);
-        // A change in the meantime is examined by the next call.
+        // The next call examines a change that arrives in the meantime.
         if is_stale(&direct) {
             return None;
         }
@@ -104,8 +104,8 @@ impl Queue {
         })
     }
 
-    /// Returns an index that the queue needs, if it exists and contains all rows it is for. What was found is kept: to
-    /// recognize it the server has to show the predicates of all of the table's.
+    /// Returns an index that the queue needs, if it exists and contains all rows that it is for. Caches the result,
+    /// because recognizing an index makes the server deparse the predicates of all the table's indexes.
     pub fn index(&self, relation: &Relation, wanted: Index) -> Option<Oid> {
         if !self.stale.get()
             && let Some((_, oid)) = self.found.borrow().iter().find(|(index, _)| *index == wanted)
@@ -134,7 +134,7 @@ impl Queue {
         index.is_unique && index.predicate.is_none() && index.columns.iter().copied().eq(numbers)
     }
 
-    /// Returns the needed indexes among the present ones, recognized by themselves.
+    /// Returns the needed indexes found among the present ones, recognized by their definitions.
     pub(super) fn serving(
         &self,
         relation: &Relation,
@@ -158,9 +158,9 @@ impl Queue {
 }
 
 impl Direct {
-    /// Opens the table for changes, with the indexes that hold tasks in the states that are `written`. None where the
-    /// statement path has to be used: while the table is open already, and once this transaction has altered it, which
-    /// user code may do during a call.
+    /// Opens the table for changes, with the indexes that hold tasks in the states `written`. Returns None if the
+    /// statement path must be used: while the table is already open, and after this transaction has altered it. User
+    /// code can alter it during a call.
     pub fn open(&self, written: &[Status]) -> Option<Open<'_>> {
         if self.stale.get() {
             return None;
@@ -175,7 +175,7 @@ impl Direct {
         if Heap::is_watched() {
             return None;
         }
-        // Statements round instants and intervals.
+        // A statement rounds instants and intervals to the precision of the column; the direct path does not.
         let times = [Field::Runat, Field::Expires, Field::Ttr].map(|field| queue.column_of(field));
         if times.iter().flatten().any(|column| column.modifier >= 0) {
             return None;
@@ -209,7 +209,7 @@ impl Direct {
         })
     }
 
-    /// Returns whether an index may hold tasks in a state.
+    /// Returns whether an index can hold tasks in a state.
     fn may_hold(&self, index: Oid, status: Status) -> bool {
         let known = self.states.iter().find(|(known, _)| *known == index);
         known.is_none_or(|(_, states)| states.contains(&status))

@@ -1,4 +1,4 @@
-//! Checks of a table's columns, and how errors name the queue.
+//! Checks a table's columns, and names the queue in their errors.
 
 use crate::error::Error;
 use crate::server::catalog;
@@ -31,12 +31,12 @@ impl Fitness<'_> {
         Error::new(PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH, message).hint(self.with_remedy(hint))
     }
 
-    /// The queue, as a message names it behind one of its columns.
+    /// Formats the queue's name for a message, to follow the name of a column.
     pub(super) fn of_queue(&self) -> String {
         self.queue.map(|queue| format!(" of queue \"{queue}\"")).unwrap_or_default()
     }
 
-    /// Returns a hint, with how to repair a queue whose table was altered.
+    /// Returns a hint that also says how to repair a queue whose table was altered.
     pub(super) fn with_remedy(&self, hint: &str) -> String {
         let Some(queue) = self.queue else { return hint.into() };
         format!(

@@ -35,70 +35,72 @@ use xqueue_core::slot_id::SlotId;
 use xqueue_core::statement::{self, Index};
 use xqueue_core::status::Status;
 
-/// A queue, ready to work with.
+/// A queue with its resolved table, columns and plans.
 pub struct Queue {
     pub table: Oid,
     pub slot: SlotId,
-    /// The table as SQL names it.
+    /// The table's name in SQL.
     pub name: String,
     pub definition: Definition,
     pub sql: statement::Table,
     pub key: Vec<KeyType>,
-    /// Hashes of the types that statements name: those of status, tube and key.
+    /// Hashes of the types that statements name: the types of status, tube and key.
     pub(super) types: Vec<u32>,
     pub row_type: Oid,
     pub row_columns: RowType,
-    /// The user's function for changes, as SQL names it.
+    /// The SQL name of the user's function for changes.
     pub hook: Option<String>,
-    /// Order of the keys, if the queue has low-water marks: every ready task is reported, and visible to all.
+    /// Order of the keys if the queue has low-water marks. A queue has marks only if triggers report every ready task
+    /// and all tasks are visible to all roles.
     pub order: Option<Order>,
-    /// There is a mark for each priority.
+    /// Each priority has its own mark.
     pub by_priority: bool,
-    /// Hashes of the labels of the tubes that are counted; None for one that is no value of the column any more.
+    /// Hashes of the counted tubes' labels; None for a label that is not a value of the column any more.
     pub(super) counted_labels: Vec<Option<u64>>,
-    /// Labels of tubes are equal where their hashes are.
+    /// Labels of tubes are equal if and only if their hashes are.
     pub tells_tubes: bool,
-    /// The same of keys.
+    /// Keys are equal if and only if their hashes are.
     pub(super) tells_keys: bool,
     pub tracking: Tracking,
-    /// Triggers report every task, and all tasks are visible to all.
+    /// Triggers report every task, and all tasks are visible to all roles.
     pub is_tracked: bool,
     /// Row security is on: visibility depends on the role.
     pub has_row_security: bool,
-    /// Tells sub-queues apart; unused without them.
+    /// Key of the hash that distinguishes sub-queues; unused without sub-queues.
     pub(super) secret: Secret,
     /// No task is taken before this instant.
     paused_until: Option<i64>,
-    /// Number of redefinitions when it was read.
+    /// The queue's number of redefinitions when it was read.
     pub(super) redefinitions: u64,
     pub shows: Shows,
-    /// A change of a task may be refused because of what it is, by a trigger, a rule, a hook, a check, a foreign key or
-    /// a domain.
+    /// A trigger, a rule, a hook, a check, a foreign key or a domain can refuse a change of a task because of its
+    /// values.
     pub may_refuse: bool,
-    /// No triggers, rules or constraints of the user's act on the table.
+    /// No user triggers, rules or constraints act on the table.
     pub is_sole_writer: bool,
     status: StatusColumn,
     columns: Vec<ColumnType>,
-    /// Numbers of the columns of the fields in use, indexed by `Field as usize`, 0 for none.
+    /// Column numbers of the fields, indexed by `Field as usize`; 0 for a field without a column.
     numbers: [i16; Field::ALL.len()],
     pub(super) plans: Plans,
     pub(super) directs: Directs,
-    /// The unique index of the tasks in flight, once it was looked up.
+    /// The unique index of the tasks in flight, after its first lookup.
     pub(super) in_flight: OnceCell<Option<Oid>>,
-    /// Indexes that were found, as long as the description holds.
+    /// Indexes already looked up; valid as long as the description is.
     pub(super) found: RefCell<Vec<(Index, Oid)>>,
-    /// Which key or indexes are missing, once they were looked for.
+    /// Names of the missing key or indexes, after the first check.
     pub(super) lost: OnceCell<Option<String>>,
-    /// An index or a generated column of the user's may refuse a task, once it was determined.
+    /// A user's index or generated column can refuse a task; set by the first check.
     pub(super) may_refuse_values: OnceCell<bool>,
-    /// Changes of the table run code of its owner, once it was determined.
+    /// Changes of the table run code of its owner; set by the first check.
     pub(super) user_code: OnceCell<bool>,
-    /// The key is one column, and neither an array nor compared as another type: keys can be put into an array.
+    /// The key is a single column, neither an array nor compared as another type, so that keys can be put into an
+    /// array.
     pub has_simple_key: bool,
     pub(super) stale: Rc<Cell<bool>>,
-    /// Grows with each use of any queue: the least was used longest ago.
+    /// Number of the last use, counted over all queues; the least is the least recently used queue.
     pub(super) used: Cell<u64>,
-    /// Its share of the memory of all that are kept; 0 if it is not.
+    /// Bytes accounted to this queue in the memory of all kept queues; 0 if it is not kept.
     pub(super) weighed: Cell<usize>,
 }
 
@@ -155,7 +157,7 @@ impl Queue {
             slot.note_kind(!counted_labels.is_empty(), paused_until.is_some());
             slot.set_has_subqueues(definition.options.features.has_subqueues());
         }
-        // A definition of this transaction does not hold before its end.
+        // A definition made by this transaction is not valid for others before the transaction ends.
         let is_owner_known = !transaction::has_redefined(slot);
         if let Some(mut slot) = slot::lock(slot).filter(|_| is_owner_known) {
             slot.learn_owner(owner.into());
@@ -163,8 +165,8 @@ impl Queue {
         let has_row_security = relation.has_row_security();
         let tracking = triggers::tracking(relation, &sql);
         let is_tracked = tracking == Tracking::Always && !has_row_security;
-        // A priority of NULL stands behind all others, and marks know whole numbers only; those of sub-queues
-        // know no priorities.
+        // A NULL priority comes after all others, but marks know whole numbers only. Marks of sub-queues ignore
+        // priorities.
         let has_subqueues = definition.options.features.has_subqueues();
         let secret = if has_subqueues { own_table::secret()? } else { Secret::default() };
         let by_priority = fields.get(&Field::Priority);
@@ -176,7 +178,7 @@ impl Queue {
         let has_unknown = by_priority.is_some_and(|is_known| has_subqueues || !is_known);
         let is_marked = is_tracked && !has_unknown;
         let order = Order::of(&key).filter(|_| is_marked);
-        // Marks are not lowered meanwhile.
+        // Marks are not lowered while the queue has no order of keys.
         if let Some(mut slot) = slot::lock(slot).filter(|_| order.is_none()) {
             slot.forget_marks();
         }
@@ -246,13 +248,13 @@ impl Queue {
         })
     }
 
-    /// Returns whether the open transaction may be executing a statement that changes the table: its triggers have
-    /// not reported changes that are visible already.
+    /// Returns whether the open transaction can be in the middle of a statement that changes the table. The triggers
+    /// have then not reported some changes that are already visible.
     pub fn may_be_changing(&self) -> bool {
         xact::id_if_any() != 0 && relation::is_in_use(self.table)
     }
 
-    /// Returns whether a take's result depends on the caller: others may find what one does not.
+    /// Returns whether a take's result depends on the caller: another caller can find tasks that this one does not.
     pub fn gives_by_caller(&self) -> bool {
         self.has_row_security || self.features().picker().is_some()
     }
@@ -266,7 +268,7 @@ impl Queue {
         self.paused_until.filter(|until| *until > time::now())
     }
 
-    /// Returns the state of a row; an error if its value stands for none.
+    /// Returns the state of a row; an error if its status value stands for no state.
     pub fn status_of(&self, row: &impl Row) -> Result<Status> {
         let value = row.value(self.numbers[Field::Status as usize]);
         self.status.read(value).ok_or_else(|| {
@@ -295,9 +297,9 @@ impl Queue {
         self.status.read(value)
     }
 
-    /// Returns the state that a value of the status column, as text, stands for.
+    /// Returns the state that a text stands for.
     pub fn status_named(&self, text: &str) -> Option<Status> {
-        // char(n) is padded with blanks.
+        // PostgreSQL pads char(n) with blanks.
         let text = text.trim_end();
         Status::ALL.into_iter().find(|status| self.definition.options.label(*status) == text)
     }
@@ -307,12 +309,12 @@ impl Queue {
         self.status.write(status, &self.definition.options)
     }
 
-    /// Returns the state and the tube of a row; an error if its value stands for no state.
+    /// Returns the state and the tube of a row; an error if its status value stands for no state.
     pub fn place_of(&self, row: &impl Row) -> Result<Place> {
         Ok(Place { status: self.status_of(row)?, tube: self.tube_of(row) })
     }
 
-    /// Returns when the worker has to act on a row in this state (µs).
+    /// Returns when the worker must act on a row in this state (µs).
     pub fn due_of(&self, row: &impl Row, status: Status) -> Option<i64> {
         let runat = self.is_timed(status).then(|| self.instant_of(row, Field::Runat)).flatten();
         let expires = status.is_mortal().then(|| self.instant_of(row, Field::Expires)).flatten();
@@ -350,7 +352,7 @@ impl Queue {
         self.columns.iter().find(|column| column.number == number)
     }
 
-    /// Returns the number of a field's column; 0 if it has none.
+    /// Returns the number of a field's column; 0 if it has no column.
     pub fn number_of(&self, field: Field) -> i16 {
         self.numbers[field as usize]
     }
@@ -363,7 +365,7 @@ impl Queue {
         &self.columns
     }
 
-    /// Returns whether a column is the queue's own, to be changed only by its functions.
+    /// Returns whether a column is the queue's own, which only its functions change.
     pub fn is_own_column(&self, number: i16) -> bool {
         let fields = self.definition.fields.iter();
         fields.filter(|(field, _)| field.is_own()).any(|(_, column)| column.number == number)

@@ -1,4 +1,4 @@
-//! Hashes of keys, under which the ends of tasks are reported.
+//! Hashes of keys, used to report the ends of tasks.
 
 use crate::queue::digest::part;
 use crate::queue::handle::Queue;
@@ -8,8 +8,8 @@ use crate::server::value::Value;
 use std::hash::{DefaultHasher, Hasher};
 
 impl Queue {
-    /// Returns the hash of a task's key, under which its end is reported. The server's secret keeps users from
-    /// finding another key with the same hash.
+    /// Returns the hash of a task's key, used to report its end. The hash is keyed with the server's secret, so that
+    /// users cannot find another key with the same hash.
     pub fn key_hash<'m>(&self, key: impl Iterator<Item = Option<Value<'m>>>) -> u64 {
         let secret = shared_memory::secret();
         let mut hasher = DefaultHasher::new();
@@ -21,12 +21,13 @@ impl Queue {
         hasher.finish()
     }
 
-    /// Returns the same for a row.
+    /// Returns the key hash of a row.
     pub fn key_hash_of(&self, row: &impl Row) -> u64 {
         self.key_hash(self.key.iter().map(|key| row.value(key.number)))
     }
 
-    /// Returns whether the end that is reported of a task may be another's, or of one that the caller may not see.
+    /// Returns whether a reported end can belong to a different task, or to a task that the caller is not allowed to
+    /// see.
     pub fn has_vague_ends(&self) -> bool {
         self.has_row_security || !self.tells_keys
     }

@@ -1,7 +1,11 @@
-//! The descriptions of queues that this process keeps. Each stays until an invalidation says that the table has
-//! changed, or until all together exceed `xqueue.queue_memory`. The least recently used is freed first, with its plans
-//! and the state of the direct path. A description in use by a running call stays, because user code can use any number
-//! of other queues within the call. The server's own caches are left alone.
+//! Cache of queue descriptions of this process.
+//!
+//! 1. A description stays until an invalidation reports a change of its table, or until all descriptions together
+//!    exceed `xqueue.queue_memory`.
+//! 2. The least recently used description is freed first, with its plans and the state of the direct path.
+//! 3. A description in use by a running call stays, because user code can use any number of other queues within the
+//!    call.
+//! 4. The server's own caches are left alone.
 
 use crate::queue::Queue;
 use crate::settings;
@@ -10,9 +14,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-/// Bytes that a description takes: measured with six columns and four indexes.
+/// Size of a description in bytes, measured with six columns and four indexes.
 const SIZE: usize = 4 << 10;
-/// One in this number of all is freed at a time, so that not each new one looks for the least recently used of all.
+/// Eviction frees 1/SPARE of the memory beyond need, so that not every new description searches for the least recently
+/// used one.
 const SPARE: usize = 8;
 
 thread_local! {
@@ -23,22 +28,22 @@ thread_local! {
     static HAS_STALE: Cell<bool> = const { Cell::new(false) };
     /// An invalidation arrived while the descriptions were in use.
     static ALL_STALE: Cell<bool> = const { Cell::new(false) };
-    /// Number of times that a description was asked for.
+    /// Number of uses of descriptions so far.
     static USES: Cell<u64> = const { Cell::new(0) };
 }
 
 #[derive(Default)]
 struct Kept {
     queues: HashMap<Oid, Rc<Queue>>,
-    /// What they take, in bytes.
+    /// Size of all kept descriptions, in bytes.
     size: usize,
-    /// Hashes of the types that their statements name, and that those of former ones named.
+    /// Hashes of the types that statements of kept or earlier descriptions name.
     types: HashSet<u32>,
-    /// Tables whose descriptions have made room for others, and would be the same today.
+    /// Tables that have not changed since their descriptions were evicted.
     unchanged: HashSet<Oid>,
 }
 
-/// Returns a description that is kept.
+/// Returns the description of a table from the cache.
 pub(super) fn get(table: Oid) -> Option<Rc<Queue>> {
     if HAS_STALE.get() || ALL_STALE.get() {
         drop_stale();
@@ -58,10 +63,10 @@ pub(super) fn stale_count() -> u64 {
     STALE_COUNT.get()
 }
 
-/// Keeps a description whose reading began at this number of invalidations.
+/// Stores a description. `stale_count`: the number of invalidations before it was read.
 pub(super) fn keep(queue: &Rc<Queue>, stale_count: u64) {
     note_use(queue);
-    // A description that became stale while it was read serves this call, and is read again by the next.
+    // A description that became stale while it was read serves this call only; the next call reads it again.
     let is_stale = STALE_COUNT.get() != stale_count;
     queue.stale.set(is_stale);
     HAS_STALE.set(HAS_STALE.get() | is_stale);
@@ -76,12 +81,12 @@ pub(super) fn keep(queue: &Rc<Queue>, stale_count: u64) {
     make_room(queue);
 }
 
-/// Frees the least recently used descriptions once all need more memory than they may. `grown`: the one that takes
-/// more than before.
+/// Frees the least recently used descriptions if all together exceed the memory limit. `grown`: the description whose
+/// size has changed.
 pub(super) fn make_room(grown: &Queue) {
     let limit = settings::queue_memory();
     let evicted = KEPT.with_borrow_mut(|kept| {
-        // A running call may use one that has been replaced.
+        // A running call can use a description that has already been replaced.
         if kept.queues.get(&grown.table).is_some_and(|kept| std::ptr::eq(&**kept, grown)) {
             let size = grown.size();
             kept.size = kept.size + size - grown.weighed.replace(size);
@@ -111,8 +116,8 @@ pub(super) fn make_room(grown: &Queue) {
     }
 }
 
-/// Returns whether the description of a table, on which the caller holds a lock, was read and has made room for others,
-/// and the table has not changed since.
+/// Returns whether the description of a table was read and evicted, and the table has not changed since. The caller
+/// holds a lock on the table.
 pub fn is_unchanged(table: Oid) -> bool {
     if ALL_STALE.get() {
         drop_stale();
@@ -120,8 +125,8 @@ pub fn is_unchanged(table: Oid) -> bool {
     KEPT.with_borrow(|kept| kept.unchanged.contains(&table))
 }
 
-/// Frees the descriptions and plans of queues that have changed or are gone. Not done on invalidation, which arrives
-/// where nothing may be freed.
+/// Frees the descriptions and plans of queues that have changed or no longer exist. This is not done when an
+/// invalidation arrives, because it can arrive while freeing is not allowed.
 fn drop_stale() {
     HAS_STALE.set(false);
     let all = ALL_STALE.take();
@@ -140,7 +145,7 @@ fn drop_stale() {
             !is_stale
         });
     });
-    // A running call holds its own reference. The map may be used meanwhile.
+    // A running call holds its own reference. Freeing a description can use the map, so the map is not borrowed here.
     drop(dropped);
 }
 
@@ -158,8 +163,8 @@ pub fn stale(table: Option<Oid>) {
     });
 }
 
-/// Handles an invalidation of the type with this hash, or of all types for 0, as [`stale`] does. A type that has
-/// another name or schema is still the same type: what has made room for others is unchanged.
+/// Handles an invalidation of the type with this hash, or of all types for 0, under the rules of [`stale`]. A renamed
+/// or moved type is still the same type, so evicted descriptions remain unchanged.
 pub fn stale_type(hash: u32) {
     invalidated(|kept| {
         if hash == 0 || kept.types.contains(&hash) {
@@ -183,7 +188,7 @@ fn set_stale(queue: &Rc<Queue>) {
 }
 
 impl Queue {
-    /// Returns how much memory it takes with all that is kept with it, in bytes.
+    /// Returns the size of the description with its plans and direct-path state, in bytes.
     fn size(&self) -> usize {
         SIZE + self.plans.size() + self.directs.size()
     }

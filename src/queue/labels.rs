@@ -1,5 +1,5 @@
-//! The labels of the tubes that are counted, as values of the tube column: a session may show and write a value in many
-//! ways, as its settings say.
+//! Labels of the counted tubes, parsed to values of the tube column. A session's settings determine how it shows and
+//! parses values, so labels are not compared by text.
 
 use crate::error::{Error, Result};
 use crate::queue::digest::keyed;
@@ -11,11 +11,11 @@ use crate::server::{context, operators, types};
 use std::collections::BTreeMap;
 use xqueue_core::field::Field;
 
-/// Parts of a text that stand for another date each day.
+/// Parts of a text that stand for a different date each day.
 const MOVING: [&str; 4] = ["now", "today", "tomorrow", "yesterday"];
 
 impl Fitness<'_> {
-    /// Returns the values of the labels in `tube_stats`; None for one that an enum has no more.
+    /// Returns the values of the labels in `tube_stats`; None for a label that its enum no longer has.
     pub fn labels<'to>(&self, column: &ColumnType) -> Result<Vec<Option<Value<'to>>>> {
         let labels = self.options.tubes_counted();
         if labels.is_empty() {
@@ -43,7 +43,7 @@ impl Fitness<'_> {
         context::hinted(hint, || labels.iter().map(read).collect())
     }
 
-    /// Refuses labels that are one value, and those that stand for another one each day.
+    /// Refuses labels that stand for the same value, and labels whose value changes each day.
     pub fn refuse_vague_labels(&self, column: &ColumnType) -> Result<()> {
         let (labels, values) = (self.options.tubes_counted(), self.labels(column)?);
         let refused = |what: String| {
@@ -71,7 +71,7 @@ impl Fitness<'_> {
     }
 }
 
-/// Returns the hashes of the labels in `tube_stats`, as [`Fitness::labels`] reads them.
+/// Returns the hashes of the labels in `tube_stats`, in the order of [`Fitness::labels`].
 pub fn hashes(fitness: &Fitness, fields: &BTreeMap<Field, ColumnType>) -> Result<Vec<Option<u64>>> {
     let Some(column) = fields.get(&Field::Tube) else { return Ok(vec![]) };
     let hash = |label: Option<Value>| label.map(|label| keyed(label, column));

@@ -1,4 +1,4 @@
-//! What a queue's table has lost of what `upgrade` has made.
+//! Finds objects made by `upgrade` that a queue's table has lost.
 
 use crate::queue::Queue;
 use crate::server::catalog;
@@ -7,7 +7,7 @@ use crate::server::relation::{Lock, Relation};
 use xqueue_core::statement::Index;
 
 impl Queue {
-    /// Returns what is missing, for people, on whose table the caller holds a lock. `is_copy`: the table is a
+    /// Describes the missing objects for users. The caller holds a lock on the table. `is_copy`: the table is a
     /// subscriber's copy.
     pub fn lack(&self, is_copy: bool) -> Option<String> {
         if !self.tracking.is_complete(is_copy) {
@@ -18,7 +18,7 @@ impl Queue {
         self.lost.get_or_init(|| self.find_lost()).clone()
     }
 
-    /// Returns which key or indexes are missing; None if there are none.
+    /// Returns which key or indexes are missing; None if all exist.
     fn find_lost(&self) -> Option<String> {
         let relation = Relation::open(self.table, Lock::None)?;
         let key: Vec<i16> = self.key.iter().map(|key| key.number).collect();
@@ -34,7 +34,7 @@ impl Queue {
                 "the key ({key}) is not unique. ALTER TABLE {table} ADD PRIMARY KEY ({key}); makes it so"
             ));
         }
-        // The worker of a database asks for it.
+        // The database's worker calls this, so a table with many expressions is not examined.
         if relation.has_many_expressions() {
             return None;
         }

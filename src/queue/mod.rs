@@ -1,5 +1,5 @@
-//! Which tables are queues, and their descriptions, each read once and kept until an invalidation says that the table
-//! has changed.
+//! The tables that are queues, and their descriptions. Each description is read once and kept until an invalidation
+//! reports a change of the table.
 
 pub mod authors;
 pub mod census;
@@ -55,12 +55,12 @@ thread_local! {
     static WATCHING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns a queue by its table, on which the caller holds a lock.
+/// Returns the queue of a table. The caller holds a lock on the table.
 pub fn get(table: Oid) -> Result<Rc<Queue>> {
     find(table)?.ok_or_else(|| not_a_queue(table))
 }
 
-/// Returns the same; None if the table is not a queue.
+/// Returns the queue of a table; None if the table is not a queue.
 pub fn find(table: Oid) -> Result<Option<Rc<Queue>>> {
     if let Some(queue) = kept::get(table) {
         return Ok(Some(queue));
@@ -75,7 +75,7 @@ pub fn find(table: Oid) -> Result<Option<Rc<Queue>>> {
     let Some(entry) = read(table)? else { return Ok(None) };
     injection::point(c"xqueue-queue-is-read");
     let Some(relation) = Relation::open(table, Lock::AccessShare) else {
-        // A rule may have made the table a view.
+        // Creating a rule can have turned the table into a view.
         return catalog::relation_kind(table).map_or(Ok(None), |_| Err(not_a_queue(table)));
     };
     let queue = Rc::new(Queue::describe(&relation, entry, redefinitions)?);
@@ -83,8 +83,8 @@ pub fn find(table: Oid) -> Result<Option<Rc<Queue>>> {
     Ok(Some(queue))
 }
 
-/// Returns the current description of a queue, for consumers that wait: they are woken shortly before the
-/// invalidation arrives.
+/// Returns the current description of a queue, for waiting consumers: they are woken shortly before the invalidation
+/// arrives.
 pub fn current(table: Oid) -> Result<Rc<Queue>> {
     let queue = get(table)?;
     let redefinitions = slot::lock(queue.slot).map(|slot| slot.redefinitions());
@@ -96,19 +96,20 @@ pub fn current(table: Oid) -> Result<Rc<Queue>> {
     }
 }
 
-/// Returns the same as the registry defines it now. A definition is visible shortly before the invalidation arrives.
+/// Returns the queue of a table with its current definition. A definition is visible shortly before its invalidation
+/// arrives.
 pub fn find_anew(table: Oid) -> Result<Option<Rc<Queue>>> {
     stale(Some(table));
     find(table)
 }
 
-/// Returns the column that a definition means: by name, or by number if it was renamed since, unless the table was
+/// Returns the column that a definition means: by name, or by number if it was renamed since and the table was not
 /// restored.
 pub fn column_of(relation: &Relation, wanted: &Column, same_table: bool) -> Option<ColumnType> {
     let columns = relation.columns();
     let named = columns.iter().find(|column| column.name == wanted.name);
     let numbered = columns.iter().find(|column| column.number == wanted.number);
-    // A restored table may have got the old oid by chance: then the name counts.
+    // A restored table can have the old oid by chance; then only the name counts.
     if same_table { named.or(numbered) } else { named }.cloned()
 }
 
@@ -116,7 +117,7 @@ pub fn written(column: &ColumnType) -> Column {
     Column { name: column.name.clone(), number: column.number }
 }
 
-/// Returns the name of a table in SQL.
+/// Returns the SQL name of a table.
 pub fn display_name(table: Oid) -> String {
     match catalog::table_name(table) {
         Some((schema, name)) => format!("{}.{}", catalog::quote(&schema), catalog::quote(&name)),
@@ -124,7 +125,7 @@ pub fn display_name(table: Oid) -> String {
     }
 }
 
-/// Formats a key for people.
+/// Formats a key for users.
 pub fn key_text(key: &[Value]) -> String {
     let parts: Vec<String> = key.iter().map(|value| value.shown()).collect();
     match parts.as_slice() {

@@ -1,12 +1,12 @@
-//! The orders of keys that low-water marks know.
+//! Key orders that low-water marks support.
 
 use crate::server::relation::ColumnType;
 use crate::server::types;
 
-/// The types of keys that low-water marks know.
+/// The types of keys that low-water marks support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Integers and instants, from the least to the greatest.
+    /// Integers and instants, with the least and greatest value.
     Integer(i64, i64),
     Uuid,
 }

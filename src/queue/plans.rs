@@ -1,4 +1,4 @@
-//! The kept plans of a queue's statements, and the values that they are run with.
+//! The kept plans of a queue's statements, and the arguments of their parameters.
 
 use crate::server::spi::Plan;
 use crate::server::value::Value;
@@ -18,13 +18,13 @@ pub enum Statement {
     Step(Step),
     Put(Put),
     Peek,
-    /// The first of some tasks.
+    /// The first task within a group of tasks.
     First(Within),
-    /// The first ready task, of a tube or of all, whose priority is a given one or comes later.
+    /// The first ready task, of one tube or of all, whose priority is the given one or later.
     NextLevel {
         tube: bool,
     },
-    /// The least priority of the ready tasks, from a mark on.
+    /// The least priority of the ready tasks that follow a mark.
     Least {
         marked: bool,
     },
@@ -40,7 +40,7 @@ pub enum Statement {
 }
 
 impl Statement {
-    /// Returns whether the statement depends on the columns that callers name: there may be many such.
+    /// Returns whether the statement depends on the columns that callers name. A queue can have many such statements.
     pub(super) fn is_one_of_many(&self) -> bool {
         match self {
             Statement::Put(_) => true,
@@ -50,14 +50,14 @@ impl Statement {
     }
 }
 
-/// Maximum number of kept plans of statements that depend on the columns that callers name.
+/// Maximum number of kept plans for such statements, see [`Statement::is_one_of_many`].
 pub(super) const MANY: usize = 64;
 
 /// The kept plans of a queue.
 #[derive(Default)]
 pub struct Plans(pub(super) RefCell<HashMap<Statement, Rc<Prepared>>>);
 
-/// Bytes that a plan takes, with its statement as text and as parsed: measured.
+/// Measured size of a plan with the text and the parse tree of its statement, in bytes.
 const SIZE: usize = 20 << 10;
 
 impl Plans {
@@ -71,7 +71,7 @@ pub(super) struct Prepared {
     pub(super) parameters: Vec<Parameter>,
 }
 
-/// Values for the parameters of a statement, by what they are.
+/// Values of a statement's parameters, by parameter.
 #[derive(Clone, Default)]
 pub struct Arguments<'m>(Vec<(Parameter, Option<Value<'m>>)>);
 

@@ -18,17 +18,17 @@ impl Queue {
         })
     }
 
-    /// Returns the same of a row.
+    /// Returns the position of a row's key; None if the queue has no marks.
     pub fn position_of(&self, row: &impl Row) -> Option<Position> {
         self.order.and_then(|_| self.position(row.value(self.key.first()?.number)?))
     }
 
-    /// Returns the same if the position identifies the task.
+    /// Returns the position of a row; None if the position does not identify the task.
     pub fn named_position_of(&self, row: &impl Row) -> Option<Position> {
         self.position_of(row).filter(|position| *position < position::of_bytes([0xff; 16]))
     }
 
-    /// Returns the position of a buried task, which includes its priority if marks go by that.
+    /// Returns the position of a buried task, which includes its priority if marks go by priority.
     pub fn position_of_buried(&self, row: &impl Row) -> Option<Position> {
         let priority = self.priority(self.value_of(row, Field::Priority));
         self.position_by_priority(self.position_of(row)?, priority)
@@ -39,12 +39,12 @@ impl Queue {
         if !self.by_priority {
             return Some(key);
         }
-        // Half of a uuid gives a position that is not behind the task's.
+        // Half of a uuid gives a position that is not after the task's.
         let half = if self.order? == Order::Uuid { (key >> 64) as u64 } else { key as u64 };
         Some(position::by_priority(priority?, half))
     }
 
-    /// Returns the priority, if marks go by that, and the key of a buried task at or before this position.
+    /// Returns the key, and the priority if marks go by priority, of a buried task at or before this position.
     pub fn buried_at<'to>(&self, position: Position) -> Option<(Option<i64>, Value<'to>)> {
         if !self.by_priority {
             return Some((None, self.key_at(position)?));
@@ -61,13 +61,13 @@ impl Queue {
         Group::Ready { tube: place.tube.map(|tube| tube.hash), priority }
     }
 
-    /// Returns the priority that a value of its column stands for, if marks go by priority.
+    /// Returns the priority that a column value stands for, if marks go by priority.
     pub fn priority(&self, value: Option<Value>) -> Option<i64> {
         self.priority_base()?;
         value?.try_integer()
     }
 
-    /// Returns the value of its column that stands for a priority.
+    /// Returns the column value that stands for a priority.
     pub fn priority_value<'to>(&self, priority: i64) -> Option<Value<'to>> {
         Value::integer(priority, self.priority_base()?)
     }

@@ -1,4 +1,4 @@
-//! Counting the tasks of a queue while others go on working, see [`crate::parts::counters::recount`].
+//! Counts the tasks of a queue while other sessions keep changing them, see [`crate::parts::counters::recount`].
 
 use crate::parts::counters::recount::{self, Area};
 use crate::parts::schedule::requests;
@@ -16,41 +16,41 @@ use xqueue_core::change::Counts;
 use xqueue_core::field::Field;
 use xqueue_core::slot_id::SlotId;
 
-/// How long a session that needs the table, or the list of queues, for itself waits at the most.
+/// Maximum wait of a session that needs an exclusive lock on the table or the registry.
 const LOCK_CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// A longer value is not read where nothing may take long, in bytes.
+/// Longest value, in bytes, that a brief recount reads.
 const LONGEST_READ_BRIEFLY: usize = 1 << 20;
 
-/// What a recount is for.
+/// The reason for a recount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// To compare the counters with the table.
+    /// Compare the counters with the table.
     Check,
-    /// The counters are to become what is counted.
+    /// Replace the counters by the result.
     Renew,
-    /// The same, if no row takes long to read.
+    /// Replace the counters by the result, unless a row takes long to read.
     RenewBriefly,
 }
 
-/// Why nothing has been counted.
+/// The reason why a recount has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// The queue is gone, a session waits for a lock that the recount holds, or too many recounts are running.
+    /// The queue no longer exists, a session waits for a lock that the recount holds, or too many recounts are running.
     InTheWay,
-    /// There is a row that may take long to read.
+    /// Reading one of the rows would take long.
     TooLong,
 }
 
-/// What was counted.
+/// The result of a recount.
 pub struct Counted {
     pub counts: Counts,
-    /// False if a prepared transaction may have changed the table meanwhile.
+    /// False if a prepared transaction can have changed the table during the recount.
     pub is_certain: bool,
-    /// Locked, so that nothing can come in between.
+    /// Locked, so that no change intervenes before the caller applies the result.
     pub slot: QueueGuard,
 }
 
-/// Has the worker count a queue before others, if it is to be counted.
+/// Asks the worker to recount this queue before others, if it needs a recount.
 pub fn hasten(slot: SlotId) {
     let hastens = |mut slot: QueueGuard| slot.needs_recount() && slot.await_recount();
     if slot::lock(slot).is_some_and(hastens) {
@@ -58,7 +58,7 @@ pub fn hasten(slot: SlotId) {
     }
 }
 
-/// Counts the tasks of a queue, on whose table the caller holds AccessShareLock.
+/// Counts the tasks of a queue. The caller holds AccessShareLock on the table.
 pub fn count(queue: &Queue, purpose: Purpose) -> Result<Counted, Stopped> {
     use Stopped::{InTheWay, TooLong};
     let renews = purpose != Purpose::Check;
@@ -75,7 +75,7 @@ pub fn count(queue: &Queue, purpose: Purpose) -> Result<Counted, Stopped> {
     drop(slot);
     let snapshot = snapshot.register();
     injection::point(c"xqueue-recount-has-begun");
-    // Other tubes may be counted since the queue was looked up; a later change asks for another recount.
+    // The set of counted tubes can have changed since the queue was looked up. A later change requests another recount.
     let anew = match is_current {
         true => None,
         false => Some(queue::find_anew(queue.table).ok().flatten().ok_or(InTheWay)?),
@@ -84,7 +84,7 @@ pub fn count(queue: &Queue, purpose: Purpose) -> Result<Counted, Stopped> {
     let mut counts = Counts::default();
     let checked = Cell::new(Instant::now());
     let goes_on = || {
-        // A value may take long to read, as one that has to be decompressed.
+        // Reading a value can take long, for example if it must be decompressed.
         process::serve_interrupts();
         if !renews || checked.get().elapsed() < LOCK_CHECK_INTERVAL {
             return true;
@@ -99,7 +99,7 @@ pub fn count(queue: &Queue, purpose: Purpose) -> Result<Counted, Stopped> {
         if is_too_long {
             return false;
         }
-        // A value that stands for no state is counted as none.
+        // A row whose value stands for no state is not counted.
         if let Ok(place) = scratch.run(|| queue.place_of(row)) {
             counts.count(place);
         }
@@ -123,7 +123,7 @@ pub fn count(queue: &Queue, purpose: Purpose) -> Result<Counted, Stopped> {
     Ok(Counted { counts, is_certain, slot })
 }
 
-/// Returns whether a row's state or tube may take long to read.
+/// Returns whether a row's state or tube can take long to read.
 fn is_long(queue: &Queue, row: &Tuple) -> bool {
     let is_long = |field| {
         queue.value_of(row, field).is_some_and(|value| value.length() > LONGEST_READ_BRIEFLY)
@@ -131,8 +131,8 @@ fn is_long(queue: &Queue, row: &Tuple) -> bool {
     is_long(Field::Status) || is_long(Field::Tube)
 }
 
-/// Returns whether a session waits for a lock that AccessShareLock on the table, or on the list of queues, keeps it
-/// from. Others that wait do so for others.
+/// Returns whether a session waits for a lock that conflicts with AccessShareLock on the table or on the registry.
+/// Other waiting sessions wait for other locks.
 fn is_waited_for(table: Oid) -> bool {
     let tables = [Some(table), queue::oid()].into_iter().flatten().map(Value::oid);
     spi::connect(|spi| {

@@ -1,5 +1,5 @@
-//! What may refuse a change of a task's state because of its values, without code of its own that runs: indexes and
-//! generated columns of the user's.
+//! Finds user indexes and generated columns that can refuse a change of a task's state because of its values, without
+//! running user code.
 
 use crate::queue::Queue;
 use crate::server::index;
@@ -10,7 +10,7 @@ use xqueue_core::statement::Index;
 use xqueue_core::status::Status;
 
 impl Queue {
-    /// Returns whether there is such an index or column. The caller holds a lock on the table.
+    /// Returns whether the table has such an index or column. The caller holds a lock on the table.
     pub fn may_refuse_values(&self) -> bool {
         *self.may_refuse_values.get_or_init(|| {
             let Some(relation) = Relation::open(self.table, Lock::None) else { return true };
@@ -19,7 +19,7 @@ impl Queue {
         })
     }
 
-    /// Returns the indexes of the user's that may refuse a task when the queue's own columns change.
+    /// Returns the user's indexes that can refuse a task when the queue's own columns change.
     pub(super) fn refusing_indexes(&self, relation: &Relation) -> Vec<Oid> {
         let is_own = |number| self.is_own_column(number);
         let mut found =
@@ -32,7 +32,7 @@ impl Queue {
         found
     }
 
-    /// Returns whether a column says the state, by labels of one length.
+    /// Returns whether a column is the status column and all its labels have the same length.
     fn keeps_length(&self, number: i16) -> bool {
         let length = |status| self.definition.options.label(status).len();
         let has_one =

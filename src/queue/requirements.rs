@@ -1,5 +1,5 @@
-//! What the columns of a queue have to be: asked by `upgrade`, and whenever a definition is read, as the owner may
-//! have altered the table since. Whatever reads a row relies on it.
+//! Requirements on the columns of a queue. `upgrade` checks them, and so does every read of a definition, because the
+//! owner can have altered the table. All code that reads rows relies on them.
 
 use crate::error::{Error, Result};
 use crate::queue::fitness::Fitness;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use xqueue_core::field::Field;
 
 impl Fitness<'_> {
-    /// Refuses the columns of a queue unless each of them fits.
+    /// Refuses the columns of a queue unless all of them meet the requirements.
     pub fn require(&self, fields: &BTreeMap<Field, ColumnType>, key: &[ColumnType]) -> Result<()> {
         fields.iter().try_for_each(|(field, column)| self.require_field(*field, column))?;
         key.iter().try_for_each(|column| self.equality("key", column).map(drop))
@@ -40,10 +40,10 @@ impl Fitness<'_> {
         Ok(())
     }
 
-    /// The types of which a field's column has to be, if it is of another.
+    /// Returns the types that a field's column is allowed to have, if it has a different one.
     fn lacking(&self, field: Field, column: &ColumnType) -> Option<&'static str> {
         let (is_fit, wanted) = match field {
-            // What can be a status depends on the labels, and is looked at with them.
+            // The allowed types of a status column depend on the labels; both are checked together.
             Field::Status => (true, ""),
             Field::Owner => (column.oid == types::UUID, "uuid"),
             Field::Runat | Field::Expires => {
@@ -62,8 +62,8 @@ impl Fitness<'_> {
         (!is_fit).then_some(wanted)
     }
 
-    /// The operator that compares values of a column of the key or of the tubes, which need an order. It stands behind
-    /// the column, with a cast where the server has no operator for a domain.
+    /// Returns the operator that compares values of a key or tube column, which need an order. The operator follows the
+    /// column name in SQL, with a cast if the server has no operator for a domain.
     pub fn equality(&self, part: &str, column: &ColumnType) -> Result<String> {
         let compared = types::compared_type(column.oid);
         let cast = match compared == column.oid {

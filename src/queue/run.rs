@@ -1,4 +1,4 @@
-//! Running the statements of a queue by their kept plans.
+//! Runs the statements of a queue by their kept plans.
 
 use crate::error::Result;
 use crate::queue::handle::Queue;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 use xqueue_core::statement::{Change, Parameter, Text};
 
 impl Queue {
-    /// Runs a statement by its kept plan. What it takes no parameter for is passed over.
+    /// Runs a statement by its kept plan. Arguments without a parameter in the statement are ignored.
     pub fn run<'spi>(
         &self,
         spi: &'spi Spi,
@@ -23,7 +23,7 @@ impl Queue {
         spi.run_plan(&prepared.plan, values)
     }
 
-    /// Picks and changes tasks; shows what the change gives back, and says how many it changed.
+    /// Picks and changes tasks; passes the returned rows to `see`, and returns the number of changed tasks.
     pub fn change(
         &self,
         spi: &Spi,

@@ -1,4 +1,4 @@
-//! Tasks as callers get them: as rows, or as jsonb, which cannot hold every value that a row can.
+//! Tasks in the form that callers get: rows, or jsonb, which cannot hold every value that a row can.
 
 use crate::error::OrRaise;
 use crate::queue::Queue;
@@ -23,7 +23,7 @@ impl Queue {
         }
     }
 
-    /// Returns a task as jsonb; a value that jsonb cannot hold is null there.
+    /// Returns a task as jsonb; a value that jsonb cannot hold becomes null.
     pub fn shown<'to>(&self, task: Value<'to>) -> Value<'to> {
         if task.type_oid() == types::JSONB {
             return task;
@@ -31,7 +31,7 @@ impl Queue {
         self.converted(task).unwrap_or_else(|_| self.shown_in_part(task))
     }
 
-    /// Returns a task as jsonb, or why jsonb cannot hold it.
+    /// Returns a task as jsonb, or the reason why jsonb cannot hold it.
     pub fn converted<'to>(&self, task: Value) -> Result<Value<'to>, Failure> {
         let calls = self.shows.calls();
         self.attempt(calls, || self.convert(task, calls))
@@ -42,7 +42,7 @@ impl Queue {
         self.convert(task, self.shows.calls())
     }
 
-    /// Returns new tasks as a caller gets them.
+    /// Returns new tasks in the form that the caller asked for.
     pub fn in_form<'m>(&self, tasks: impl Iterator<Item = Value<'m>>, form: Form) -> Rows<'m> {
         Rows::of(match form {
             Form::Row => tasks.collect(),
@@ -59,9 +59,9 @@ impl Queue {
         }
     }
 
-    /// Returns what a conversion gives, or why jsonb cannot hold that.
+    /// Returns the result of a conversion, or the reason why jsonb cannot hold it.
     ///
-    /// The conversion of the server's types only reads. A cast of a user's may do anything.
+    /// Conversions of the server's types only read. A user's cast can run any code.
     fn attempt<'to>(
         &self,
         calls: Calls,
@@ -78,7 +78,7 @@ impl Queue {
             let calls = self.shows.calls_of(column);
             self.attempt(calls, || convert_column(value, calls)).ok()
         };
-        // All values together may be too long, too.
+        // All values together can exceed the maximum length, too.
         let whole = xact::unless_of_task(|| self.object(task, show));
         whole.unwrap_or_else(|_| {
             let is_key = |column: &ColumnType| self.is_key_column(column.number);
@@ -86,7 +86,7 @@ impl Queue {
         })
     }
 
-    /// Returns a task as an object of its columns, each as `show` gives it, or else null.
+    /// Returns a task as a JSON object of its columns; a column for which `show` returns None is null.
     fn object<'to, 'column>(
         &self,
         task: Value,
@@ -112,13 +112,13 @@ fn convert_column<'to>(value: Value, calls: Calls) -> Value<'to> {
     }
 }
 
-/// How the types of a table's columns become jsonb.
+/// How the types of a table's columns are converted to jsonb.
 pub struct Shows {
-    /// Conversions call no function of a user's, but for casts of enums, which may be made at any time.
+    /// Conversions call no user function, except casts of enums, which users can create at any time.
     has_plain_types: bool,
-    /// The columns of types that users have defined, and their types without domains and arrays.
+    /// The columns of user-defined types, with these types stripped of domains and arrays.
     of_users: Vec<(i16, Oid)>,
-    /// jsonb may be unable to hold a task, other than for its length.
+    /// jsonb can be unable to hold a task for a reason other than its length.
     pub has_doubtful_types: bool,
 }
 
@@ -140,7 +140,7 @@ impl Shows {
         self.has_plain_types && self.calls() == Calls::Nothing
     }
 
-    /// Returns what converting a task calls.
+    /// Returns which kind of code the conversion of a task calls.
     fn calls(&self) -> Calls {
         let calls = self.of_users.iter().map(|(_, oid)| json_cast::calls(*oid));
         calls.max().unwrap_or(Calls::Nothing)

@@ -1,4 +1,4 @@
-//! How the values of a status column are read and written.
+//! Reads and writes the values of a status column.
 
 use crate::error::{Error, Result};
 use crate::queue::fitness::Fitness;
@@ -10,16 +10,16 @@ use xqueue_core::field::Field;
 use xqueue_core::options::Options;
 use xqueue_core::status::Status;
 
-/// How the values of a status column are read.
+/// The type of a status column and the labels of its states.
 pub struct StatusColumn {
     pub(super) oid: Oid,
     /// The type below all domains.
     base: Oid,
     modifier: i32,
-    /// The column is of the type "char" itself, no domain.
+    /// The column's type is "char" itself, not a domain.
     is_char: bool,
     labels: Labels,
-    /// Collation under which different strings may be equal.
+    /// Collation under which different strings can be equal.
     collation: Option<Oid>,
 }
 
@@ -33,7 +33,7 @@ enum Labels {
 }
 
 impl StatusColumn {
-    /// Refuses a type, or labels, that cannot hold the states.
+    /// Returns the description of a status column; refuses a type or labels that cannot hold the states.
     pub fn new(column: &ColumnType, fitness: &Fitness) -> Result<StatusColumn> {
         let base = column.base;
         let texts = Status::ALL.map(|status| fitness.options.label(status));
@@ -46,7 +46,7 @@ impl StatusColumn {
             ))
             .hint(fitness.with_remedy(LABELS))
         };
-        // A modifier of char(n) or varchar(n) is n + 4.
+        // The modifier of char(n) or varchar(n) is n + 4.
         let modifier = types::base_modifier(column.oid, column.modifier);
         let longest = if modifier > 4 { modifier as usize - 4 } else { usize::MAX };
         if let Some(label) = texts.iter().find(|text| text.chars().count() > longest) {
@@ -84,7 +84,7 @@ impl StatusColumn {
         })
     }
 
-    /// The value that stands for a state.
+    /// Returns the value that stands for a state.
     pub(super) fn write(&self, status: Status, options: &Options) -> Result<Value<'static>> {
         match &self.labels {
             Labels::Letters(letters) if self.is_char => Ok(Value::letter(letters[status as usize])),
@@ -95,7 +95,7 @@ impl StatusColumn {
         }
     }
 
-    /// The state that a value stands for.
+    /// Returns the state that a value stands for.
     pub fn read(&self, value: Option<Value>) -> Option<Status> {
         let value = value?;
         let position = match &self.labels {
@@ -111,7 +111,7 @@ impl StatusColumn {
         position.map(|index| Status::ALL[index])
     }
 
-    /// The place of the label that a string is, or is equal to.
+    /// Returns the index of the label that equals a string.
     fn read_text(&self, value: Value, labels: &ByStatus<String>) -> Option<usize> {
         let is_padded = self.base == types::BPCHAR;
         let same = value.with_text(|text| {
@@ -130,14 +130,14 @@ impl StatusColumn {
     }
 }
 
-/// Without the blanks with which char(n) is padded.
+/// Strips the trailing blanks that pad char(n).
 fn trimmed(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1);
     &text[..end]
 }
 
-/// Refuses labels that the column does not tell from each other, as by its collation: a statement about one state
-/// would meet tasks in another.
+/// Refuses labels that the column cannot distinguish, for example under its collation: a statement about one state
+/// would affect tasks in another.
 fn refuse_equal(texts: &ByStatus<String>, column: &ColumnType, fitness: &Fitness) -> Result<()> {
     for (index, text) in texts.iter().enumerate() {
         let is_equal =

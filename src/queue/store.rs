@@ -11,10 +11,10 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use xqueue_core::definition::Definition;
 
-/// What the registry says of a table.
+/// The registry row of a table.
 pub struct Entry {
     pub definition: Definition,
-    /// The columns' numbers still hold: they do not after dump and restore.
+    /// The stored column numbers are valid: dump and restore change them.
     pub same_table: bool,
     /// No task is taken before this instant.
     pub paused_until: Option<i64>,
@@ -48,24 +48,24 @@ pub fn tables() -> Vec<Oid> {
     })
 }
 
-/// Locks the registry, for a worker, which must not wait for DROP EXTENSION. False if that cannot
-/// be done at once.
+/// Locks the registry for a worker, which must not wait for DROP EXTENSION. Returns false if the lock is not available
+/// immediately.
 pub fn try_lock() -> bool {
     oid().is_some_and(|registry| relation::try_lock(registry, Lock::AccessShare))
 }
 
-/// The registry, if the extension is there.
+/// Returns the registry; None if the extension is not installed.
 pub fn oid() -> Option<Oid> {
     catalog::own_relation(REGISTRY)
 }
 
-/// Writes a definition down, as the owner of the registry. The caller has checked that the current
-/// role owns the table.
+/// Stores a definition with the privileges of the registry's owner. The caller has checked that the current role owns
+/// the table.
 pub fn write(table: Oid, definition: &Definition) -> Result<()> {
     let value = json(definition)?;
     let arguments =
         [(types::OID, Some(Value::oid(table))), (types::JSONB, Some(jsonb::from_value(&value)))];
-    // No ON CONFLICT: the trigger of the registry leaves out rows of tables that it has.
+    // ON CONFLICT is not used: the registry's trigger skips rows of tables that are already registered.
     let update = "UPDATE xqueue.queue SET incarnation = $1, definition = $2 \
                   WHERE relation::pg_catalog.oid OPERATOR(pg_catalog.=) $1 RETURNING 1";
     let insert = "INSERT INTO xqueue.queue (relation, incarnation, definition) VALUES ($1, $1, $2) RETURNING 1";
@@ -82,7 +82,7 @@ pub fn write(table: Oid, definition: &Definition) -> Result<()> {
     .hint("Repeat the transaction."))
 }
 
-/// Changes a definition that says the same of the table as before.
+/// Replaces a definition by one that describes the table in the same way.
 pub fn redefine(table: Oid, definition: &Definition) -> Result<()> {
     let value = json(definition)?;
     as_owner(|spi| {
@@ -123,8 +123,8 @@ fn json(definition: &Definition) -> Result<serde_json::Value> {
     })
 }
 
-/// How many tables of an owner are queues in this database. Asks by no statement, as a transaction that commits has no
-/// snapshot for one.
+/// Returns how many tables of an owner are queues in this database. Runs no statement, because a committing transaction
+/// has no snapshot for it.
 pub fn count_of(owner: Oid) -> usize {
     let mut count = 0;
     own_table::for_each(REGISTRY, |row| {
@@ -134,7 +134,7 @@ pub fn count_of(owner: Oid) -> usize {
     count
 }
 
-/// Pauses a queue for `length`, until it is resumed without one.
+/// Pauses a queue for `length`, or until it is resumed if `length` is None.
 pub fn pause(table: Oid, length: Option<Value>) -> Result<()> {
     as_owner(|spi| {
         spi.run_with(

@@ -1,4 +1,4 @@
-//! The names of a queue's table and columns, as its statements write them.
+//! SQL names of a queue's table and columns for its statements.
 
 use crate::error::Result;
 use crate::queue::fitness::Fitness;
@@ -10,8 +10,8 @@ use xqueue_core::options::Options;
 use xqueue_core::statement::{self, KeyColumn};
 use xqueue_core::status::Status;
 
-/// Returns the hashes of the types that the statements of a queue name: a session reads the queue anew when one has
-/// changed.
+/// Returns the hashes of the types that the statements of a queue name. A session reads the queue again after one of
+/// these types has changed.
 pub(super) fn types_named(fields: &BTreeMap<Field, ColumnType>, key: &[ColumnType]) -> Vec<u32> {
     let status = fields.get(&Field::Status).map(|column| column.base);
     let compared = fields.get(&Field::Tube).into_iter().chain(key);
@@ -19,7 +19,7 @@ pub(super) fn types_named(fields: &BTreeMap<Field, ColumnType>, key: &[ColumnTyp
     status.into_iter().chain(compared).map(types::catalog_hash).collect()
 }
 
-/// Returns the names that the statements of a queue use, quoted.
+/// Returns the quoted names that the statements of a queue use.
 pub fn table_names(
     relation: &Relation,
     options: &Options,
@@ -35,7 +35,7 @@ pub fn table_names(
     let status = fields.get(&Field::Status);
     let quoted = |column: &ColumnType| catalog::quote(&column.name);
     let attempts = fields.get(&Field::Attempts).map(|column| column.base);
-    // A modifier of char(n) or varchar(n) is n + 4.
+    // The modifier of char(n) or varchar(n) is n + 4.
     let reason = fields.get(&Field::Reason);
     let reason = reason.map(|column| types::base_modifier(column.oid, column.modifier) - 4);
     Ok(statement::Table {

@@ -1,4 +1,4 @@
-//! Which triggers of a table are a queue's own. A trigger of the user's may bear the name of one of them.
+//! Recognizes a queue's own triggers: a user's trigger can have the same name.
 
 use crate::error::{Error, Result};
 use crate::server::catalog;
@@ -11,19 +11,19 @@ use xqueue_core::statement::{
     ARRIVAL, FORMER_ARRIVAL, TRACKING_TRIGGERS, TRIGGERS, Table, UPDATE_TRIGGER,
 };
 
-/// Of which changes of a table its triggers tell.
+/// The changes of a table that its triggers report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tracking {
-    /// Not of all.
+    /// Not all changes.
     Nothing,
-    /// They fire for local changes only: they were disabled and enabled again by hand.
+    /// Local changes only: someone disabled the triggers and enabled them again.
     Local,
-    /// They also fire for replicated changes.
+    /// All changes, including replicated ones.
     Always,
 }
 
 impl Tracking {
-    /// Returns whether there are no other changes. `is_copy`: replication brings some.
+    /// Returns whether the triggers report every change. `is_copy`: the table also receives replicated changes.
     pub fn is_complete(self, is_copy: bool) -> bool {
         match self {
             Tracking::Nothing => false,
@@ -53,14 +53,14 @@ pub fn are_all_own(relation: &Relation, sql: &Table) -> bool {
     !relation.has_rules() && triggers.iter().all(|trigger| is_right(trigger, relation, sql))
 }
 
-/// Returns whether triggers or rules of the user's act on changes of the table, whoever has made the functions that
-/// they call. The server's own triggers, of constraints, do not count.
+/// Returns whether triggers or rules made by users act on changes of the table, even if their functions belong to the
+/// server. The server's own triggers for constraints do not count.
 pub fn are_made_by_users(relation: &Relation, sql: &Table) -> bool {
     let is_of_users = |trigger: &Present| !trigger.is_internal && !is_right(trigger, relation, sql);
     relation.triggers().iter().any(is_of_users) || relation.has_rules()
 }
 
-/// The table's triggers that have a name of ours and call the function that belongs to it.
+/// Returns the table's triggers that have one of the queue's trigger names and call the matching function.
 pub fn own(relation: &Relation) -> Vec<Present> {
     let mut triggers = relation.triggers();
     triggers.retain(|trigger| {
@@ -69,7 +69,7 @@ pub fn own(relation: &Relation) -> Vec<Present> {
     triggers
 }
 
-/// Refuses triggers of the user's that bear the names of ours.
+/// Refuses user triggers that have the names of the queue's own.
 pub fn refuse_namesakes(relation: &Relation) -> Result<()> {
     let own = own(relation);
     let is_namesake = |trigger: &Present| {
@@ -88,7 +88,7 @@ pub fn refuse_namesakes(relation: &Relation) -> Result<()> {
     )))
 }
 
-/// Returns whether a trigger is as the statements of `sql` make it, except for when it is enabled.
+/// Returns whether a trigger matches the statements of `sql`; the sessions in which it is enabled are not compared.
 pub fn is_right(trigger: &Present, relation: &Relation, sql: &Table) -> bool {
     let Some((function, kind)) = wanted(&trigger.name) else { return false };
     let condition = || match trigger.name.as_str() {
@@ -101,7 +101,7 @@ pub fn is_right(trigger: &Present, relation: &Relation, sql: &Table) -> bool {
         && condition() == Some(relation.condition_of_trigger(trigger.oid))
 }
 
-/// The function of the trigger of ours with this name, and when it fires.
+/// Returns the function of the queue's trigger with this name, and when it fires.
 fn wanted(name: &str) -> Option<(Option<Oid>, i16)> {
     let (function, timing, event): (&CStr, _, _) = match name {
         ARRIVAL | FORMER_ARRIVAL => (c"row_arrives", Timing::BeforeInsertRow, Event::Insert),

@@ -1,4 +1,4 @@
-//! The tubes of a queue: labels, as wake-ups, statistics and sub-queues know them.
+//! The tubes of a queue: hashes of labels for wake-ups, statistics and sub-queues.
 
 use crate::queue::digest::{keyed, subqueue};
 use crate::queue::handle::Queue;
@@ -11,7 +11,7 @@ use xqueue_core::level::{self, Level};
 use xqueue_core::position::{FIRST, Position};
 
 impl Queue {
-    /// The tube of a row, as wake-ups and statistics know it. None if the queue has no tubes.
+    /// Returns the tube of a row; None if the queue has no tubes.
     pub fn tube_of(&self, row: &impl Row) -> Option<Tube> {
         let column = self.tube()?;
         Some(match self.value_of(row, Field::Tube) {
@@ -20,7 +20,7 @@ impl Queue {
         })
     }
 
-    /// The tube that a value of the tube column names.
+    /// Returns the tube that a value of the tube column names.
     pub fn tube_named(&self, value: Value, column: &ColumnType) -> Tube {
         let is_subqueue = self.features().has_subqueues();
         let labels = &self.counted_labels;
@@ -42,27 +42,28 @@ impl Queue {
         subqueue(label, column.collation, self.secret)
     }
 
-    /// Where a row stands in its sub-queue: before all others if that is not by the key alone.
+    /// Returns the position of a row in its sub-queue; the first position if the key alone does not determine the
+    /// order.
     pub fn position_in_subqueue(&self, row: &impl Row) -> Position {
         let is_by_key = !self.features().has_priority();
         is_by_key.then(|| self.position_of(row)).flatten().unwrap_or(FIRST)
     }
 
-    /// Returns whether sub-queues go by the priorities of their first tasks. With row security these are not visible
-    /// to all.
+    /// Returns whether the priorities of their first tasks order the sub-queues. Not with row security, because these
+    /// tasks are not visible to all roles.
     pub fn has_levels(&self) -> bool {
         let features = self.features();
         self.is_tracked && features.has_subqueues() && features.has_priority()
     }
 
-    /// How urgent a row is among the sub-queues.
+    /// Returns the priority level that a row gives its sub-queue.
     pub fn level_of(&self, row: &impl Row) -> Level {
         let column = if self.has_levels() { self.column_of(Field::Priority) } else { None };
         let Some(column) = column else { return level::UNKNOWN };
         row.value(column.number).map_or(level::LAST, |priority| priority.to_integer())
     }
 
-    /// The column of the tubes, if the queue has any.
+    /// Returns the column of the tubes, if the queue has one.
     pub fn tube(&self) -> Option<&ColumnType> {
         let number = self.number_of(Field::Tube);
         self.columns().iter().find(|column| number != 0 && column.number == number)

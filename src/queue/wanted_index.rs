@@ -1,4 +1,4 @@
-//! Recognizes which of a table's indexes serves a queue's purpose: by its columns, and by the server's own text of its
+//! Recognizes which of a table's indexes serves a queue's purpose: by its columns, and by the server's text of its
 //! expression and predicate.
 
 use crate::server::index;
@@ -11,14 +11,14 @@ use xqueue_core::statement::{Index, Table};
 /// An index that a queue needs.
 pub struct WantedIndex<'a> {
     relation: &'a Relation,
-    /// The table has the columns that it is about. Those that `upgrade` is about to add have no number.
+    /// The table has all columns of the index; a column that `upgrade` is about to add has no number yet.
     has_columns: bool,
     is_unique: bool,
-    /// An expression stands as 0 among the numbers of the columns.
+    /// Column numbers; 0 stands for an expression.
     columns: Vec<i16>,
     expression: Option<String>,
     predicate: String,
-    /// Expression and predicate as the server shows them, once they were compared.
+    /// Expression and predicate as deparsed by the server, after the first comparison.
     shown: OnceCell<(String, String)>,
 }
 
@@ -48,7 +48,7 @@ impl<'a> WantedIndex<'a> {
         }
     }
 
-    /// Returns whether an index serves the purpose, whoever has made it: its name says nothing.
+    /// Returns whether an index serves the purpose. Its name and its creator do not matter.
     pub fn is_served_by(&self, known: &index::Index) -> bool {
         self.has_columns
             && known.columns == self.columns
