@@ -47,13 +47,13 @@ impl<'call> Target<'call> {
         queue::get(self.table)
     }
 
-    /// Does the same for a monitor, which waits for nobody.
+    /// Opens the queue for a monitor, which never waits for a lock.
     pub fn open_at_once(&self) -> Result<Rc<Queue>> {
         lock_at_once(self.table)?;
         self.open(Lock::AccessShare)
     }
 
-    /// Does the same with the current definition, for a call that has been waiting.
+    /// Opens the queue with its current definition, for a call that has been waiting.
     pub fn open_again(&self, lock: Lock) -> Result<Rc<Queue>> {
         self.lock(lock)?;
         queue::current(self.table)
@@ -85,7 +85,7 @@ impl<'call> Target<'call> {
     }
 }
 
-/// Locks a table for a monitor, which waits for nobody.
+/// Locks a table for a monitor; raises an error instead of waiting for the lock.
 pub fn lock_at_once(table: Oid) -> Result<()> {
     if relation::try_lock_whole(table, Lock::AccessShare) {
         return Ok(());
@@ -116,7 +116,7 @@ pub fn require_owner(table: Oid) -> Result<()> {
     .hint("Only the owner of a table decides whether and how it is a queue."))
 }
 
-/// Refuses numbers of tasks and their sessions to roles that may not see all rows.
+/// Refuses numbers of tasks and their sessions to roles that are not allowed to see all rows.
 pub fn require_monitor(table: Oid) -> Result<()> {
     if privileges::may_monitor(table) {
         return Ok(());
@@ -205,8 +205,8 @@ pub fn key_of_object<'to>(object: Value, queue: &Queue) -> Result<Key<'to>> {
     queue.key.iter().map(part).collect()
 }
 
-/// Returns the key of a task given as a jsonb object in the form of argument `id`: the plain value for a key of one
-/// column, else an object. A nested value stays in an object, as an array would be a batch.
+/// Returns the key of a task given as a jsonb object, in the form of argument `id`: the plain value for a key of one
+/// column, else an object. A nested value stays in an object, because an array would be read as a batch.
 pub fn id_of_object<'to>(object: Value, queue: &Queue) -> Result<Value<'to>> {
     let members: Vec<_> = jsonb::members(object)
         .into_iter()
@@ -234,7 +234,7 @@ pub fn duration(
     call.get(argument).map(read).transpose()
 }
 
-/// Returns a number of tasks as a function's result; beyond the range of an SQL integer, the maximum.
+/// Returns a number of tasks as a function's result, capped at the maximum of an SQL integer.
 pub fn number_of<'to>(tasks: usize) -> Option<Value<'to>> {
     Some(Value::int4(i32::try_from(tasks).unwrap_or(i32::MAX)))
 }
@@ -261,9 +261,9 @@ fn single_keys<'m>(value: Value<'m>, key: &KeyType, queue: &Queue) -> Result<Vec
     Ok(vec![vec![converted(value, key.oid)?]])
 }
 
-/// Reads the keys in a text, as drivers send a parameter without a type: one key, an array in the server's form, or
-/// JSON as a client library makes it of an object or an array. Integers and uuids may also be separated by commas
-/// alone.
+/// Reads the keys in a text, which is what drivers send for a parameter without a type. The text is one key, an array
+/// in the server's syntax, or JSON made by a client library from an object or an array. Integers and uuids can also be
+/// separated by commas alone.
 fn keys_in_text<'m>(text: &str, key: &KeyType, queue: &Queue) -> Result<Vec<Key<'m>>> {
     let is_plain = types::is_integer(key.base) || key.base == types::UUID;
     match KeysText::of(text, is_plain) {

@@ -17,7 +17,7 @@ sql_functions! {
     "buried" as buried, pg_finfo_buried(queue: regclass, count: integer) -> [jsonb] => buried_impl;
 }
 
-/// Characters shown of a value; the rest is left out.
+/// Maximum number of characters shown of a value.
 const CHARACTERS: usize = 1000;
 
 /// Returns the first buried tasks of a queue, up to `count`.
@@ -39,8 +39,9 @@ fn buried_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(None)
 }
 
-/// Values are shown by the output functions of their types, which belong to superusers: a cast may be the owner's.
-/// Columns that are NULL are left out, and so are virtual generated ones, which would have to be computed.
+/// Describes a buried task. The output functions of the column types show the values, because these functions belong to
+/// superusers, and a cast can belong to the table's owner. NULL columns are left out, and so are virtual generated
+/// columns, which would have to be computed.
 fn described(queue: &Queue, row: &Tuple) -> Json {
     let shown = |value: Value| value.shown().chars().take(CHARACTERS).collect::<String>();
     let is_of_user = |number| {

@@ -69,13 +69,13 @@ fn take_impl(call: &Call) -> Result<Option<Value<'_>>> {
         take_named(call, &target, &order, deliver)?;
         return Ok(None);
     }
-    // An ack must be committed before the call may wait.
+    // An ack must be committed before the call can wait.
     if timeout == 0 || has_acked {
         take_now(&target, &order, deliver)?;
         return Ok(None);
     }
     refuse_fixed_snapshot("a task")?;
-    // A look that finds nothing is rolled back, so that the call holds no lock while it waits.
+    // A take that finds no task is rolled back, so that the call holds no lock while it waits.
     let look = |order: &Order| {
         let mut outcome = Ok(Look::InVain(InVain::default()));
         xact::in_subtransaction(|| {
@@ -94,7 +94,7 @@ fn take_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(None)
 }
 
-/// Acks the tasks named by argument `done`; false if there are none.
+/// Acks the tasks named by argument `done`; returns false if it names no task.
 fn ack_done(call: &Call, target: &Target) -> Result<bool> {
     let queue = target.open(Lock::RowExclusive)?;
     let keys = argument::keys(call, arg::take::done, &queue)?;
@@ -127,8 +127,8 @@ fn wanted(call: &Call, count: Argument<sql_type::integer>) -> Result<i32> {
     Ok(count)
 }
 
-/// Acks `task`, which may be an array, and takes the next task, or the next `count` as an array. While it waits its
-/// transaction has no snapshot and no lock.
+/// Acks `task`, which can be an array, and takes the next task, or the next `count` tasks as an array. While the call
+/// waits, its transaction has no snapshot and no lock.
 fn next<'call>(
     call: &'call Call,
     target: &Target,
@@ -197,12 +197,12 @@ struct Order<'call> {
     count: i32,
     tube: Option<String>,
     ttr: Option<Value<'call>>,
-    /// The call has been waiting: features may have been switched off since.
+    /// The call has been waiting: features can have been switched off since.
     waits: bool,
 }
 
 impl<'call> Order<'call> {
-    /// Returns the arguments of a take; refuses what the queue's features do not allow.
+    /// Returns the arguments of a take; refuses arguments whose features are off.
     fn arguments(&self, ttr: Option<Value<'call>>, queue: &Queue) -> Result<Arguments<'call>> {
         let mut arguments = Arguments::of(Parameter::Limit, Value::int4(self.count));
         arguments.set(Parameter::Skip, Value::int4(0));
@@ -234,7 +234,7 @@ impl Look {
     }
 }
 
-/// Takes those of the named tasks that can be taken now.
+/// Takes the named tasks that can be taken now.
 fn take_named(
     call: &Call,
     target: &Target,

@@ -1,4 +1,4 @@
-//! `upgrade`, `create`, `downgrade`, `drop`: make a table a queue, and an ordinary table again.
+//! `upgrade`, `create`, `downgrade`, `drop`: turn a table into a queue, and a queue into an ordinary table.
 
 use crate::api::argument::{self, Target, refuse_read_only, require_owner};
 use crate::ddl::{altered, places};
@@ -42,8 +42,8 @@ sql_functions! {
     "drop" as drop_queue, pg_finfo_drop_queue(queue: queue) -> boolean => drop_impl;
 }
 
-/// Largest table, in pages, that is counted in the same transaction; larger ones are counted by the worker, without a
-/// lock.
+/// Size in pages up to which a new queue's table is counted in the same transaction. The worker counts larger tables,
+/// without a lock.
 const PAGES_COUNTED_AT_ONCE: u32 = 1000;
 
 fn upgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
@@ -86,7 +86,7 @@ fn create_impl(call: &Call) -> Result<Option<Value<'_>>> {
     };
     let hint = || "Use xqueue.upgrade() to make a table that exists a queue.".to_string();
     context::hinted(hint, || {
-        // The caller's search path says in which schema.
+        // The caller's search path determines the schema.
         run(&format!(
             "CREATE {kind}TABLE {} (id {id} PRIMARY KEY, payload pg_catalog.jsonb)",
             quoted.join(".")
@@ -95,7 +95,8 @@ fn create_impl(call: &Call) -> Result<Option<Value<'_>>> {
     upgrade(sql_name::find_table(&name)?, &options)
 }
 
-/// Returns whether a table is a queue. Releases its lock at once: keeping it would mean a lock upgrade in `upgrade`.
+/// Returns whether a table is a queue. Releases its lock immediately: keeping it would mean a lock upgrade in
+/// `upgrade`.
 fn is_queue(table: Oid) -> Result<bool> {
     let mut is_queue = Ok(false);
     xact::in_subtransaction(|| {
@@ -112,7 +113,7 @@ fn downgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     require_owner(target.table)?;
     refuse_read_only(|| queue::display_name(target.table))?;
     relation::lock(target.table, Lock::AccessExclusive);
-    // The table may have changed owner while the lock was waited for.
+    // The table can have changed owner during the wait for the lock.
     require_owner(target.table)?;
     let Some(Entry { definition, same_table, .. }) = queue::read(target.table)? else {
         return Err(queue::not_a_queue(target.table));
@@ -181,7 +182,7 @@ fn drop_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(Some(Value::boolean(true)))
 }
 
-/// Makes a table a queue, or changes a queue. Takes no blocking lock if there is nothing to do.
+/// Makes a table a queue, or changes a queue. Takes no blocking lock if there is no change to make.
 fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
     // The required lock level is determined under a weak lock that is released first: two transactions that upgrade the
     // same lock deadlock.
@@ -226,7 +227,7 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
     let database = u32::from(process::database());
     let had_slot = slot::find(database, table.into()).is_some();
     let queue = queue::get(table)?;
-    // Noted at once: any later failure then gives the slot back.
+    // Noted before anything can fail: a later failure then releases the slot.
     transaction::note(queue.slot, |delta| {
         delta.table.created |= !had_slot;
         delta.table.dropped = Some(false);
@@ -266,7 +267,7 @@ fn plan(table: Oid, options: &Options, lock: Lock) -> Result<UpgradePlan> {
     UpgradePlan::draw(&relation, options)
 }
 
-/// Counts the tasks of a new queue if its table is small; None if it is not. The caller's lock excludes writers.
+/// Counts the tasks of a new queue; None if its table is too large. The caller's lock excludes writers.
 fn counted_at_once(queue: &Queue) -> Result<Option<Counts>> {
     let relation = open(queue.table)?;
     if relation.pages() > PAGES_COUNTED_AT_ONCE {
@@ -335,8 +336,8 @@ fn unsuitable(relation: &str, what: &str) -> Error {
 }
 
 /// Runs DDL on a table. Statements that change rows run the owner's code (triggers, checks, index expressions), so they
-/// get the owner's rights, not those of a superuser who calls. The others run no code of the owner and may need rights
-/// that only the caller has, such as creating an index in a schema.
+/// run with the owner's rights, not with the rights of a calling superuser. Other statements run no code of the owner,
+/// and can need privileges that only the caller has, for example to create an index in a schema.
 fn run_for(owner: Oid, ddl: &[String]) {
     const CONSTRAINTS: &str = "SET CONSTRAINTS ALL IMMEDIATE";
     let acts_for_another = user::current() != owner;
@@ -353,7 +354,7 @@ fn run_for(owner: Oid, ddl: &[String]) {
     }
 }
 
-/// Runs DDL that means the same whatever the search path of the caller is.
+/// Runs DDL independently of the caller's search path.
 fn run_pinned(statement: &str) {
     let _path = Pinned::search_path();
     run(statement);

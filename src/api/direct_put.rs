@@ -13,7 +13,7 @@ impl Put<'_> {
         tasks: &[Values],
         deliver: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<bool> {
-        // Only the statement path checks whether an identity may be given.
+        // Only the statement path checks whether the caller can set an identity column.
         let gives_identity = |values: &Values| values.columns().any(|column| column.is_identity);
         let is_plain = tasks.iter().all(|values| values.is_plain() && !gives_identity(values));
         if !is_plain || self.may_have_to_wait() {

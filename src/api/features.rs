@@ -1,4 +1,4 @@
-//! Values and refusals that depend on features: the tube named by a call, and the error where a feature is off.
+//! Values and refusals that depend on features: the tube named by a call, and the error for a feature that is off.
 
 use crate::error::{Error, Result};
 use crate::queue::Queue;

@@ -1,8 +1,8 @@
 //! `identify`: the session that a connection acts for, and sessions that outlive connections.
 //!
-//! A uuid is no credential: the owner column shows it to every reader of a queue. Access depends on membership of the
-//! role that opened the session, and only code with the connection's own rights may change the session that it acts
-//! for, just as only such code may SET ROLE.
+//! A uuid is no credential: the owner column shows it to every reader of a queue. Access depends on membership in the
+//! role that opened the session. Only code with the connection's own rights can change the session that the connection
+//! acts for, just as only such code can SET ROLE.
 
 use crate::api::argument;
 use crate::error::{self, Error, Result};
@@ -57,7 +57,7 @@ fn require_connection() -> Result<()> {
     session::refuse_restricted()
 }
 
-/// Refuses to change the acting session for code that runs with other rights than the connection's.
+/// Refuses to change the acting session for code that runs with rights other than the connection's.
 fn require_own_rights() -> Result<()> {
     if matches!(user::rights(), Rights::Own) {
         return Ok(());
@@ -69,7 +69,7 @@ fn require_own_rights() -> Result<()> {
     .hint("Call xqueue.identify() before that function: it needs no privilege but membership of the session's role."))
 }
 
-/// A grace time and its length in microseconds.
+/// A grace period and its length in microseconds.
 #[derive(Clone, Copy)]
 struct Grace {
     interval: Interval,
@@ -88,7 +88,7 @@ impl Grace {
         (length > 0).then(|| Grace::of(length))
     }
 
-    /// Returns the longest grace time that the current role may give, in microseconds.
+    /// Returns the longest grace period that the current role is allowed to set, in microseconds.
     fn longest() -> i64 {
         match user::is_superuser(user::current()) {
             true => i64::MAX,
@@ -110,7 +110,7 @@ impl Grace {
     }
 }
 
-/// Returns the session that this connection acts for; keeps it beyond the connection if it gets a grace time.
+/// Returns the session that this connection acts for; keeps it beyond the connection if it gets a grace period.
 fn itself(grace: Option<Grace>) -> Result<Uuid> {
     let session = session::acting()?;
     let is_own = session::joined(Part::Own) == Some(session.uuid);
@@ -144,8 +144,8 @@ fn keep_joined(session: Session, grace: Grace) -> Result<()> {
     keep(session.uuid, role.unwrap_or(session.role), grace)
 }
 
-/// Opens a session that this connection acts for until the end of the transaction. Returns the transaction's present
-/// one if its opening was not rolled back to a savepoint.
+/// Opens a session that this connection acts for until the end of the transaction. Returns the transaction's existing
+/// session if no rollback to a savepoint has undone its opening.
 fn open_until_end(grace: Option<Grace>) -> Result<Uuid> {
     require_own_rights()?;
     if let Some(uuid) = session::joined(Part::Local) {
@@ -191,7 +191,7 @@ fn join(uuid: Uuid, grace: Option<Grace>, local: bool) -> Result<Uuid> {
     proposal.admitted = true;
     if local {
         session::join(Part::Local, uuid, role);
-        // Until this instant at least the grace time is left, whatever was just renewed.
+        // At least the grace period is left until this instant, even if nothing was renewed just now.
         session::set_renewal(renew_at);
     } else {
         warn_of_tasks_left();
@@ -203,8 +203,8 @@ fn join(uuid: Uuid, grace: Option<Grace>, local: bool) -> Result<Uuid> {
     Ok(uuid)
 }
 
-/// Warns that tasks taken by the connection's own session stay with it. They are not released, as the client may still
-/// be working on them.
+/// Warns that tasks taken by the connection's own session stay with it. They are not released, because the client can
+/// still be working on them.
 fn warn_of_tasks_left() {
     let own = session::joined(Part::Own).filter(|_| session::joined(Part::Joined).is_none());
     let Some(own) = own.map(types::uuid_text) else { return };
@@ -243,15 +243,15 @@ impl Drop for Proposal {
     }
 }
 
-/// A session that the caller may join.
+/// Admission of the caller to a session.
 struct Admission {
     role: Oid,
     /// The lease need not be renewed before this instant (µs).
     renew_at: i64,
 }
 
-/// Admits the current role to a session and makes sure that the session lasts. Refuses unknown sessions and those of
-/// roles that the current one is not a member of.
+/// Admits the current role to a session and makes sure that the session lasts. Refuses unknown sessions, and sessions
+/// of roles of which the current role is not a member.
 fn admit(uuid: Uuid, grace: Option<Grace>) -> Result<Admission> {
     let now = time::now();
     let Some(known) = store::find(uuid, now) else {
@@ -265,18 +265,18 @@ fn admit(uuid: Uuid, grace: Option<Grace>) -> Result<Admission> {
         Some(grace) => keep(uuid, known.role, grace)?,
         None => renew(uuid, &known, now)?,
     }
-    // A changed grace time may end the lease sooner.
+    // A changed grace period can end the lease sooner.
     let is_unsure = known.lease == i64::MAX || grace.is_some();
     let renew_at = if is_unsure { i64::MIN } else { known.lease.saturating_sub(known.grace) };
     Ok(Admission { role: known.role, renew_at })
 }
 
-/// Notes that another connection's own session may outlive its connection, if the current role may join it. Returns the
-/// session's role; None if there is no such session.
+/// Notes that another connection's own session can outlive its connection, if the current role is allowed to join it.
+/// Returns the session's role; None if no such session exists.
 fn identify_live(uuid: Uuid) -> Result<Option<Oid>> {
     while let Some(role) = sessions::role_of_own(uuid) {
         require_member(Oid::from(role), uuid)?;
-        // The session may have changed role since.
+        // The session can have changed role since.
         if sessions::identify(uuid, role) {
             return Ok(Some(Oid::from(role)));
         }
@@ -284,7 +284,7 @@ fn identify_live(uuid: Uuid) -> Result<Option<Oid>> {
     Ok(None)
 }
 
-/// Stores a session with this grace time, or extends the stored one.
+/// Stores a session with this grace period, or extends the stored one.
 fn keep(uuid: Uuid, role: Oid, grace: Grace) -> Result<()> {
     if xact::in_recovery() {
         return Err(Error::new(
@@ -299,8 +299,8 @@ fn keep(uuid: Uuid, role: Oid, grace: Grace) -> Result<()> {
         Some(_) => store::set_grace(uuid, Value::interval(grace.interval))?,
         None => {
             store::keep(uuid, role, Value::interval(grace.interval))?;
-            // Checked again, as other connections of the role may have opened sessions concurrently. Of those that pass
-            // the first check at once, at least the last one sees the others.
+            // Checked again, because other connections of the role can have opened sessions concurrently. If several
+            // pass the first check simultaneously, at least the last one sees the others.
             require_place(role, 0)?;
         }
     }

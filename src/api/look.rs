@@ -40,12 +40,12 @@ fn peek_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(None)
 }
 
-/// Returns the details of tasks. Uses a scan instead of a SELECT, which could run code of the table's owner.
+/// Returns the details of tasks. Uses a scan instead of a SELECT, because a SELECT can run code of the table's owner.
 fn stats_task_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call, arg::stats_task::queue)?;
     require_monitor(target.table)?;
     let queue = target.open_at_once()?;
-    // Row security may have been enabled in the meantime.
+    // Row security can have been enabled in the meantime.
     require_monitor(target.table)?;
     let owner = census::table(&queue)?.owner();
     let output = Output::open(call);
@@ -67,7 +67,7 @@ fn account(row: &impl Row, queue: &Queue) -> Result<Json> {
     let number = |field| queue.value_of(row, field).map(Value::to_integer);
     let now = time::now();
     let seconds = |microseconds: i64| Json::from(time::seconds_of(microseconds.max(0)));
-    // An infinite instant counts as none.
+    // An infinite instant is treated as no instant.
     let left = |field| {
         let instant = queue.instant_of(row, field);
         // The subtraction saturates for -infinity.
@@ -107,8 +107,8 @@ fn account(row: &impl Row, queue: &Queue) -> Result<Json> {
     Ok(known.collect::<Map<_, _>>().into())
 }
 
-/// Returns a task's key as an object, in the form of `to_jsonb`. User-defined types are shown as text, as their
-/// conversion to jsonb may be a cast of the type's owner.
+/// Returns a task's key as an object, in the form of `to_jsonb`. Values of user-defined types are shown as text,
+/// because their conversion to jsonb can be a cast of the type's owner.
 pub fn key_shown(row: &impl Row, queue: &Queue) -> Json {
     let shown = |value: Value| match types::is_of_the_server(value.type_oid()) {
         true => serde_json::from_str(&jsonb::text(jsonb::of(value))).unwrap_or(Json::Null),
@@ -143,7 +143,7 @@ fn tasks_by_state_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(None)
 }
 
-/// Returns the state named by letter, by word or by its label in the status column.
+/// Returns the state named by its letter, its word or its label in the status column.
 pub fn named_status(text: &str, queue: &Queue) -> Result<Status> {
     let options = &queue.definition.options;
     let by_label = Status::ALL.into_iter().find(|status| options.label(*status) == text);

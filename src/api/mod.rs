@@ -28,7 +28,7 @@ pub mod task_error;
 pub mod values;
 pub mod waiting;
 
-/// Functions called once per task, which get a plan node of their own.
+/// Functions called once per task, which therefore have a plan node of their own.
 pub const CALLED_MOST: &[Function] = &[
     producer::sql::put,
     consumer::sql::take,

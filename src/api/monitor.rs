@@ -1,6 +1,6 @@
 //! `stats`, `stats_reset`, `state`, and functions behind the views: the condition of the queues, at a cost independent
-//! of the number of tasks. A view calls its function for each table of the registry that the query asks for, so that
-//! one queue costs the same among any number of others.
+//! of the number of tasks. A view calls its function for each table of the registry that the query selects, so that
+//! reading one queue costs the same for any number of queues.
 
 use crate::api::argument::{self, Target, require_monitor, require_owner};
 use crate::error::Result;
@@ -41,7 +41,7 @@ sql_functions! {
         => database_workers_impl;
 }
 
-/// Maximum waiting processes, or taken tasks, per queue that the views show; others are left out.
+/// Maximum number of waiting processes, or of taken tasks, that the views show for a queue.
 pub const SHOWN: usize = 10_000;
 
 fn stats_impl(call: &Call) -> Result<Option<Value<'_>>> {
@@ -55,7 +55,7 @@ fn stats_impl(call: &Call) -> Result<Option<Value<'_>>> {
         }
     };
     recount::hasten(slot);
-    // The registry is read only if it adds something.
+    // The registry is read only if it has additional information.
     let is_listed = slot::lock(slot).is_some_and(|slot| slot.counts_tubes() || slot.pauses());
     let listed = match is_listed || xact::in_recovery() {
         true => listed(table)?,
@@ -66,7 +66,7 @@ fn stats_impl(call: &Call) -> Result<Option<Value<'_>>> {
         .ok_or(queue::not_a_queue(table))
 }
 
-/// Returns the statistics of all queues that the caller may monitor.
+/// Returns the statistics of all queues that the caller is allowed to monitor.
 fn stats_all_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
@@ -105,14 +105,14 @@ fn reset(slot: SlotId) {
     }
 }
 
-/// Returns whether the views show a table to the caller: it is a queue that has been used, or can be.
+/// Returns whether the views show a table to the caller: it is a queue that has been used, or can be used.
 fn is_shown_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let table = call.require(arg::is_shown::queue)?;
     Ok(Some(Value::boolean(shown_slot(table).is_some())))
 }
 
-/// Returns the slot of a queue that the caller may monitor.
+/// Returns the slot of a queue that the caller is allowed to monitor.
 pub fn shown_slot(table: Oid) -> Option<SlotId> {
     if privileges::may_monitor(table) { slot_of(table) } else { None }
 }
@@ -145,8 +145,8 @@ fn holders_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(None)
 }
 
-/// Returns a queue's slot without waiting for a lock, as the views serve to diagnose locks. A queue not yet used, as on
-/// a standby, gets a slot if its table is not locked.
+/// Returns a queue's slot without waiting for a lock, because the views serve to diagnose locks. A queue that has not
+/// been used yet, for example on a standby, gets a slot if its table is not locked.
 pub fn slot_of(table: Oid) -> Option<SlotId> {
     slot::find(process::database().into(), table.into()).or_else(|| {
         let is_free = relation::try_lock(table, Lock::AccessShare);
@@ -206,7 +206,7 @@ fn state_impl(_: &Call) -> Result<Option<Value<'_>>> {
     Ok(Some(Value::text(state)))
 }
 
-/// Returns the rows of view `xqueue.workers`: those of all databases, as in pg_stat_activity.
+/// Returns the rows of view `xqueue.workers` for all databases, like pg_stat_activity.
 fn database_workers_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
@@ -226,12 +226,12 @@ fn database_workers_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(None)
 }
 
-/// Returns what keeps the worker of this database from its work, and since when.
+/// Returns the error that keeps the worker of this database from its work, and its age.
 pub fn own_worker_error() -> Option<(String, i64)> {
     status::worker_of(process::database().into()).as_ref().and_then(worker_error)
 }
 
-/// Does the same for any database.
+/// Returns the error that keeps the worker of a database from its work, and its age.
 pub fn worker_error(known: &WorkerStatus) -> Option<(String, i64)> {
     let since = time::now().saturating_sub(known.lag);
     match (known.state, known.worker) {
@@ -250,7 +250,7 @@ fn seconds(instant: i64) -> f64 {
     time::unix_microseconds(instant) as f64 / 1e6
 }
 
-/// `of_worker`: what keeps the worker from its work, which is more than an error of the queue's.
+/// Formats the statistics of a queue. `of_worker`: the worker's error, which takes precedence over the queue's own.
 fn described(
     table: Oid,
     slot: SlotId,
@@ -294,7 +294,7 @@ fn described(
     Some(described)
 }
 
-/// Returns what is wrong with a queue, and since when.
+/// Returns the error of a queue or of its worker, and its age.
 pub fn error(statistics: &Statistics, of_worker: &Option<(String, i64)>) -> Option<(String, i64)> {
     let of_queue = || statistics.error.map(|(error, at)| (error.read(), at));
     of_worker.clone().or_else(of_queue)
@@ -304,7 +304,8 @@ fn by_call(calls: &Calls) -> impl Iterator<Item = (&'static str, i64)> {
     Kind::ALL.iter().map(|call| (call.name(), calls[*call as usize]))
 }
 
-/// Returns the numbers as shown: what has gone before the tasks were counted leaves less than none.
+/// Formats the counters. A counter below zero is shown as zero: tasks can leave a state before the first count has
+/// included them.
 fn by_state(tasks: &Tasks) -> Map<String, Json> {
     let shown = tasks.map(|number| number.max(0));
     let count = |status: &Status| (status.name().to_string(), shown[*status as usize].into());
@@ -316,10 +317,10 @@ fn by_transition(transitions: &Transitions) -> Map<String, Json> {
     named(transitions).map(|(name, count)| (name, count.into())).collect()
 }
 
-/// What the registry adds to a queue's statistics.
+/// Additional information about a queue from the registry.
 #[derive(Default)]
 pub struct Listed {
-    /// Tubes with statistics of their own.
+    /// Tubes with separate statistics.
     pub tubes: Vec<String>,
     paused_until: Option<i64>,
 }
@@ -330,7 +331,7 @@ fn listed(table: Oid) -> Result<Listed> {
     Ok(Listed { tubes, paused_until: entry.paused_until })
 }
 
-/// Returns the same for all queues of this database.
+/// Returns the registry's information about all queues of this database.
 pub fn all_listed() -> Vec<(Oid, Listed)> {
     spi::connect(|spi| {
         let rows = spi.run(

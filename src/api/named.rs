@@ -1,4 +1,4 @@
-//! Takes of named tasks: named by the caller, or by the queue's `pick` function.
+//! Takes tasks named by the caller or by the queue's `pick` function.
 
 use crate::api::argument::{self, Key};
 use crate::error::Result;
@@ -12,11 +12,11 @@ use crate::write::passed::Passed;
 use crate::write::subqueues;
 use xqueue_core::statement::Change;
 
-/// Maximum calls of the pick function per take if none of the tasks it names can be taken: they may be taken by other
-/// consumers, or not ready. Beyond it the take returns nothing.
+/// Maximum number of calls of the pick function per take while none of the tasks that it names can be taken. Other
+/// consumers can have taken these tasks, or they are not ready. Beyond the limit the take returns nothing.
 const ROUNDS: usize = 10;
 
-/// Takes up to `count` of the tasks with these keys, in this order; skips those that cannot be taken now.
+/// Takes up to `count` of the tasks with these keys, in this order; skips tasks that cannot be taken now.
 pub fn take(
     queue: &Queue,
     change: Change,

@@ -1,4 +1,4 @@
-//! `put` with `on_conflict`: what becomes of tasks whose keys are there already.
+//! `put` with `on_conflict`: decides how a new task changes an existing one with its key.
 
 use crate::api::argument::{self, Key};
 use crate::api::producer::Put;
@@ -11,17 +11,17 @@ use xqueue_core::conflict::Conflict;
 use xqueue_core::field::Field;
 use xqueue_core::statement::Update;
 
-/// Maximum number of tries to put a task that is there when it is to be put, and gone when it is looked at. A trigger
-/// may also have suppressed the row, or a policy may hide it: then there is nothing to return.
+/// Maximum number of tries to put a task whose key exists on insertion and is gone on lookup. A trigger can also have
+/// suppressed the row, or a policy can hide it; then the call returns no task.
 const TRIES: usize = 10;
 
 impl<'call> Put<'call> {
-    /// Returns whether tasks that are there already are no error.
+    /// Returns whether existing tasks are no error.
     pub(super) fn may_meet_others(&self) -> bool {
         self.statement.conflict != Conflict::Error
     }
 
-    /// Returns the columns, of those that tasks have values for, that a task gets which is there already.
+    /// Returns the columns that ON CONFLICT DO UPDATE sets on an existing task, out of the given ones.
     pub(super) fn updates(&self, columns: &[i16]) -> Vec<Update> {
         if !matches!(self.statement.conflict, Conflict::Update { .. }) {
             return vec![];
@@ -32,7 +32,7 @@ impl<'call> Put<'call> {
         other.map(|column| Update { column: *column, is_field: fields.contains(column) }).collect()
     }
 
-    /// Puts tasks, or does with those that are there what the call says.
+    /// Puts tasks; ignores or updates existing ones, according to the call.
     pub(super) fn merge(
         &mut self,
         tasks: &[Values<'call, '_>],
@@ -47,15 +47,15 @@ impl<'call> Put<'call> {
         self.merge_keyed(&keys, deliver, |put, index, deliver| put.values(&tasks[index], deliver))
     }
 
-    /// Does the same with tasks of given keys, None for those that get theirs from the queue. `insert` puts the task at
-    /// an index, and returns how many it has put or updated: one at most.
+    /// Puts tasks with the given keys; None for a task whose key the queue generates. `insert` puts the task at an
+    /// index and returns how many tasks it has put or updated: 0 or 1.
     pub(super) fn merge_keyed<D: FnMut(&Rows) -> Result<()>>(
         &mut self,
         keys: &[Option<Key<'call>>],
         deliver: &mut D,
         mut insert: impl FnMut(&mut Self, usize, &mut D) -> Result<usize>,
     ) -> Result<Option<Lack>> {
-        // Only new tasks need room.
+        // Only new tasks need capacity.
         let new = match self.queue.features().capacity() {
             Some(_) => {
                 let mut new = 0;
@@ -78,7 +78,7 @@ impl<'call> Put<'call> {
         })
     }
 
-    /// Delivers the task with a key; false if it is not there.
+    /// Delivers the task with a key; returns false if it does not exist.
     fn show(
         &mut self,
         key: Option<&Key<'call>>,

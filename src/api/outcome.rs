@@ -33,7 +33,7 @@ sql_functions! {
     ) => put_wait_impl;
 }
 
-/// What a look at a task tells of its outcome.
+/// State of a task, seen by a process that waits for its outcome.
 enum Sight {
     Outcome(Outcome),
     Gone,
@@ -62,7 +62,7 @@ fn wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
     if let Some(word) = sight.word() {
         return Ok(Some(Value::text(word)));
     }
-    // Joins the wait queue before it looks again, so that no event in between is missed.
+    // Joins the wait queue before the second lookup, so that no event in between is missed.
     let place = Place::join(slot, &name, Want::End(hash))?;
     let look = || {
         let again = watched(call, &target).map_err(|error| gone_or(error, &target, &name))?;
@@ -76,8 +76,8 @@ fn wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(word.map(Value::text))
 }
 
-/// Waits until a task has ended; None if the deadline passes first. `look` returns what is seen of the task, and
-/// whether an end is only a reason to look again, which `is_hint` says for the beginning.
+/// Waits until a task has ended; None if the deadline passes first. `look` looks the task up; it returns its state, and
+/// whether a reported end is only a hint to look again. `is_hint` is that flag from the first lookup.
 fn watch(
     place: &Place,
     name: &str,
@@ -99,20 +99,20 @@ fn watch(
     }
 }
 
-/// A task as `wait` sees it.
+/// The task that `wait` watches.
 struct Watched {
     slot: SlotId,
     name: String,
     /// Hash of the task's key.
     hash: u64,
     sight: Sight,
-    /// An end is only a reason to look again: the task may be hidden from the caller, or another's key may have the
-    /// same hash.
+    /// A reported end only means that the task must be looked up again: it can be hidden from the caller, or another task's key can
+    /// have the same hash.
     is_hint: bool,
 }
 
-/// Returns the outcome of a task seen to have ended. An outcome reported by wake-up, before the look or since, says
-/// more than that the task is gone.
+/// Returns the outcome of a task seen to have ended. An outcome reported by wake-up, before the lookup or since, is
+/// more precise than the fact that the task is gone.
 fn told_or_seen(
     place: &Place,
     name: &str,
@@ -127,7 +127,7 @@ fn told_or_seen(
     })
 }
 
-/// Reads a task and releases all locks, as the caller may wait afterwards.
+/// Reads a task and releases all locks, because the caller can wait afterwards.
 fn watched(call: &Call, target: &Target) -> Result<Watched> {
     let mut seen = Err(wait::gone(""));
     xact::in_subtransaction(|| {
@@ -150,7 +150,7 @@ fn watched(call: &Call, target: &Target) -> Result<Watched> {
     seen
 }
 
-/// Outcome of a task that was not put, as the queue stayed full until the timeout.
+/// Outcome of a task that was not put because the queue stayed full until the timeout.
 const FULL: &str = "full";
 
 fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
@@ -208,7 +208,7 @@ fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(Some(call.record([word.map(Value::text), id])))
 }
 
-/// Looks at a task in a fresh snapshot.
+/// Looks a task up in a fresh snapshot.
 fn look(queue: &Queue, key: &Key) -> Sight {
     let mut arguments = Arguments::default();
     arguments.set_key(key);

@@ -1,5 +1,5 @@
-//! Detects a connection pooler in transaction mode, which runs two transactions of one client on two connections: the
-//! second cannot ack what the first has taken.
+//! Detects a connection pooler in transaction mode. It runs two transactions of one client on two connections, so the
+//! second cannot ack tasks that the first has taken.
 
 use crate::error::Error;
 use crate::parts::leases::{sessions, store};
@@ -10,7 +10,7 @@ use crate::server::value::Value;
 use crate::server::{catalog, process};
 use pgrx::PgSqlErrorCode;
 
-/// Adds a hint to the error of a caller that does not hold the task; session `owner` does.
+/// Adds a hint to the error of a caller that does not hold the task. `owner`: the session that holds it.
 pub fn hinted(error: Error, spi: &Spi, queue: &Queue, task: &str, owner: Uuid) -> Error {
     let rule = "Only the session that took a task may ack, release, bury or touch it";
     if !is_likely(spi, owner) {
@@ -26,7 +26,7 @@ pub fn hinted(error: Error, spi: &Spi, queue: &Queue, task: &str, owner: Uuid) -
     ))
 }
 
-/// Returns whether the owner is an unidentified session of another connection of the same role and address.
+/// Returns whether the owner is an unidentified session of another connection with the same role and address.
 fn is_likely(spi: &Spi, owner: Uuid) -> bool {
     let is_anonymous = store::among(&[owner]).is_ok_and(|identified| identified.is_empty());
     sessions::pid_of(owner).is_some_and(|pid| is_anonymous && is_alike(spi, pid))
@@ -44,7 +44,7 @@ fn is_alike(spi: &Spi, other: i32) -> bool {
     !alike.is_empty()
 }
 
-/// Warns that without a time to run the task is only given back when the pool closes its connection.
+/// Warns that without `ttr` the task is given back only when the pool closes its connection.
 fn warn(queue: &Queue, task: &str) {
     Error::new(
         PgSqlErrorCode::ERRCODE_WARNING,

@@ -95,7 +95,7 @@ fn bury_impl(call: &Call) -> Result<Option<Value<'_>>> {
 
 fn touch_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let Some(increment) = argument::interval(call, arg::touch::increment, false)? else {
-        // Zero or NULL: nothing to add.
+        // Zero and NULL extend nothing.
         Output::open(call);
         return Ok(None);
     };
@@ -108,7 +108,7 @@ fn touch_impl(call: &Call) -> Result<Option<Value<'_>>> {
     })
 }
 
-/// What a call may say of a step.
+/// An optional argument of a step.
 #[derive(Clone, Copy)]
 pub enum StepOption {
     Delay,
@@ -144,7 +144,7 @@ impl<'m> Plan<'m> {
         self.arguments.set(parameter, value);
     }
 
-    /// Sets a delay and a time to live; refuses them where their features are off.
+    /// Sets a delay and a time to live; refuses each if its feature is off.
     pub fn postpone(
         &mut self,
         delay: Option<Value<'m>>,
@@ -193,7 +193,7 @@ impl<'m> Plan<'m> {
         mut deliver: impl FnMut(&Rows) -> Result<()>,
     ) -> Result<()> {
         let keys = &keys[self.ack_directly(queue, keys, &mut deliver)?..];
-        // A task named twice is processed twice.
+        // A task named twice is settled twice.
         if keys.len() < 2 || !queue.has_simple_key || has_duplicates(keys, queue) {
             return keys.iter().try_for_each(|key| {
                 self.arguments.set_key(key);
@@ -229,11 +229,11 @@ impl<'m> Plan<'m> {
         self.step.verb == Verb::Ack && queue.sql.ack_deletes(self.step.delay)
     }
 
-    /// Refuses tasks whose state a trigger of the table has kept.
+    /// Refuses tasks whose state a trigger of the table has kept from changing.
     fn refuse_unchanged(&self, queue: &Queue, rows: &Rows) -> Result<()> {
         let verb = self.step.verb;
         let is_right = |status| match verb {
-            // A task that waits may wait again.
+            // A waiting task can be delayed again.
             Verb::Restart if self.step.delay => !matches!(status, Status::Zombie | Status::Done),
             Verb::Switch(to) => status == to,
             _ => !verb.applies().states.include(status),
@@ -300,8 +300,8 @@ fn hint(queue: &Queue) -> String {
     format!("Each member of update is a column of {} and has its type.", queue.name)
 }
 
-/// Runs a step for the tasks named by a call. `prepare` sets the call's arguments and refuses what the queue's features
-/// do not allow.
+/// Runs a step for the tasks named by a call. `prepare` sets the call's arguments and refuses arguments whose features
+/// are off.
 pub fn run<'call>(
     call: &'call Call,
     verb: Verb,

@@ -1,4 +1,4 @@
-//! The hash that tells sub-queues apart, for the indexes and statements that are about them.
+//! The hash that distinguishes sub-queues, for the indexes and statements on them.
 
 use crate::error::Result;
 use crate::queue::digest::{self, Secret};
@@ -15,7 +15,7 @@ sql_functions! {
 }
 
 thread_local! {
-    /// The secret, and the function that was called: with the extension made anew both are others.
+    /// The secret, and the function for which it was read: both change if the extension is dropped and created again.
     static KNOWN: Cell<Option<(Oid, Secret)>> = const { Cell::new(None) };
 }
 

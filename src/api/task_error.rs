@@ -1,4 +1,4 @@
-//! Error messages for a step that cannot be done with a task.
+//! Error messages for a step that a task's state does not allow.
 
 use crate::api::argument::Key;
 use crate::api::pooler;
@@ -57,7 +57,7 @@ pub fn explain(spi: &Spi, queue: &Queue, key: &Key, verb: Verb, arguments: &Argu
     error.detail(format!("Queue \"{}\".", queue.name))
 }
 
-/// Returns whether a text looks like a batch or an object but is the key itself, as the key is a text.
+/// Returns whether a text looks like a batch or an object but is itself the key, because the queue's key is a text.
 fn is_taken_as_text(task: &str, queue: &Queue) -> bool {
     let is_text = matches!(queue.key.as_slice(), [key] if types::TEXTS.contains(&key.base));
     is_text && task.starts_with(['{', '['])

@@ -56,8 +56,8 @@ impl<'m, 'queue> Values<'m, 'queue> {
         self.members.iter().any(|(member, column)| column.number == number && !member.is_null())
     }
 
-    /// Returns whether each value can be parsed here. Values of arrays, composite types and domains are parsed by the
-    /// statement.
+    /// Returns whether every value can be parsed here. The statement parses values of arrays, composite types and
+    /// domains.
     pub fn is_plain(&self) -> bool {
         self.members.iter().all(|(member, column)| {
             let is_domain = column.base != column.oid;

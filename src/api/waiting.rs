@@ -12,14 +12,14 @@ use crate::server::xact::{self, Verdict};
 use pgrx::PgSqlErrorCode;
 use xqueue_core::slot_id::SlotId;
 
-/// The result of a look for tasks.
+/// The result of one try to take tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     Taken,
     InVain(InVain),
 }
 
-/// The wait queue that a consumer joins, and what it waits for.
+/// The wait queue that a consumer joins, and the event that it waits for.
 pub struct ConsumerWait {
     slot: SlotId,
     name: String,
@@ -46,8 +46,8 @@ impl ConsumerWait {
         found
     }
 
-    /// Looks until tasks were taken or the deadline has passed, asleep in the wait queue between the looks. `end_look`
-    /// is called after each look in vain.
+    /// Tries to take tasks until it succeeds or the deadline passes, asleep in the wait queue between the tries.
+    /// `end_look` is called after each try without a task.
     pub fn wait(
         &self,
         target: &Target,
@@ -74,8 +74,8 @@ impl ConsumerWait {
         }
     }
 
-    /// Returns whether a feature change has altered what the tube argument stands for since the consumer joined; then
-    /// the caller has to look again.
+    /// Returns whether a feature change has altered the meaning of the tube argument since the consumer joined. The
+    /// caller must then try again.
     fn has_changed(&self, place: &Place, target: &Target, tube: Option<&str>) -> Result<bool> {
         if tube.is_none() {
             return Ok(false);
@@ -86,7 +86,7 @@ impl ConsumerWait {
     }
 }
 
-/// Replaces an error of a later look by "queue is gone" if that is the cause.
+/// Replaces an error of a later try by "queue is gone" if that is the cause.
 pub fn gone_or(error: Error, target: &Target, name: &str) -> Error {
     let is_dropped = catalog::table_name(target.table).is_none();
     match queue::read(target.table) {
