@@ -106,8 +106,8 @@ struct Watched {
     /// Hash of the task's key.
     hash: u64,
     sight: Sight,
-    /// A reported end only means that the task must be looked up again: it can be hidden from the caller, or another task's key can
-    /// have the same hash.
+    /// A reported end only means that the task must be looked up again: it can be hidden from the caller, or another
+    /// task's key can have the same hash.
     is_hint: bool,
 }
 

@@ -1,14 +1,17 @@
-//! Rust's memory. Where there is none, Rust would abort the process, upon which the server ends all others as well.
-//! Here a backend or a background worker ends alone: by a FATAL error, which leaves by the end of the process. An
-//! ERROR would have to unwind out of the allocator, which is undefined behaviour.
+//! Rust's global allocator, which ends only this process if it runs out of memory. Rust itself would abort the process,
+//! and the server would then end all others as well. Here a backend or a background worker ends alone, by a FATAL
+//! error, which ends the process instead of returning. An ERROR would have to unwind out of the allocator, which is
+//! undefined behaviour.
 //!
-//! A FATAL error rolls the transaction back, lets go of locks, and runs what is registered for the end of the process,
-//! as `pg_terminate_backend` does; no frame in between is left by its destructors. Two things follow. Nothing may be
-//! allocated under a lightweight lock or once a commit is visible, as nothing that can fail may run there at all. And
-//! what the rollback has to read must be whole: see [`staying`].
+//! A FATAL error rolls the transaction back, releases locks, and runs the exit callbacks, like `pg_terminate_backend`.
+//! It runs no destructors of the frames in between. Two invariants follow:
 //!
-//! A reserve serves what the end of a process allocates, another the copies that are made of the server's own error
-//! where it is the server that has found no memory: see [`make_room_for_error`].
+//! 1. Nothing is allocated under a lightweight lock or after a commit became visible, because nothing that can fail is
+//!    allowed there.
+//! 2. The data that a rollback reads is always consistent, see [`staying`].
+//!
+//! One reserve serves allocations during the end of a process. The other serves the copies of the server's own
+//! out-of-memory error, see [`make_room_for_error`].
 
 pub use rule::{allow, forbid};
 
@@ -21,33 +24,33 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::time::Duration;
 
-// Unit tests have no server to ask, nor any that would end with them.
+// Unit tests have no server to report to, and no other process ends with them.
 #[cfg_attr(not(test), global_allocator)]
 #[cfg_attr(test, allow(dead_code, reason = "not that of unit tests"))]
 static ALLOCATOR: Allocator = Allocator;
 
-/// Address space and no memory, as they are never written to: for the copies of an error, and for the end of the
-/// process.
+/// Reserves for the end of the process and for the copies of an error. They take address space but no memory, because
+/// nothing is written to them.
 static RESERVES: Mutex<[Vec<u8>; 2]> = Mutex::new([Vec::new(), Vec::new()]);
 const RESERVE_SIZES: [usize; 2] = [2 << 20, 1 << 20];
-/// The smallest block, and some more, that the server asks for once its memory contexts have grown.
+/// The smallest block, with a margin, that the server requests once its memory contexts have grown.
 const BLOCK: usize = (1 << 20) + (64 << 10);
 
-/// Between two tries of a thread that waits for memory.
+/// Pause between two tries of a thread that waits for memory.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a thread does that finds no memory.
+/// Reaction of a thread to an allocation failure.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
-    /// Another thread than the server's, which may raise no error: waits until there is some.
+    /// Waits until memory is available: for threads other than the server's, which must not raise errors.
     Wait,
     /// Ends the process.
     End,
     /// Uses the reserve, and ends the process a little later.
     Stay,
-    /// Has done so.
+    /// Has used the reserve; the process is about to end.
     Overdrawn,
-    /// Leaves it to Rust: asks whether there is memory, or ends already.
+    /// Returns null: for a thread that only checks for memory, or that is already ending.
     Refuse,
 }
 
@@ -56,14 +59,15 @@ thread_local! {
     static IS_RESERVED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// To be called as the server loads the library, by the one thread that it has; processes that it forks inherit what
-/// this does.
+/// Sets up the allocator. Called when the server loads the library, by its only thread; forked processes inherit the
+/// effect.
 pub fn init() {
     MANNER.set(Manner::End);
     reserve();
 }
 
-/// Keeps the reserves again, if there is memory, after they were given back. Costs nothing where they were not.
+/// Reserves memory again after the reserves were given back, if there is memory. Costs nothing if they were not given
+/// back.
 pub fn reserve() {
     if !IS_RESERVED.get() && MANNER.get() == Manner::End {
         MANNER.set(Manner::Refuse);
@@ -76,9 +80,9 @@ pub fn reserve() {
     }
 }
 
-/// For the server's own error of having no memory, before it is copied: a copy that fails raises the same error again,
-/// again to be copied, until the server has no place for more errors and panics. Where there is no room for a copy
-/// even so, the process ends.
+/// Makes room for a copy of the server's own out-of-memory error, before it is copied. A copy that fails raises the
+/// same error again, which is copied again, until the server's error stack is full and it panics. The process ends if
+/// there is still no room for a copy.
 pub fn make_room_for_error() {
     give_back(1);
     if MANNER.get() == Manner::End && !is_there(BLOCK) {
@@ -97,14 +101,14 @@ fn is_there(size: usize) -> bool {
     let manner = MANNER.replace(Manner::Refuse);
     let mut memory = Vec::<u8>::new();
     let is_there = memory.try_reserve_exact(size).is_ok();
-    // The compiler must not see that nothing is done with it.
+    // Keeps the compiler from removing the unused allocation.
     drop(std::hint::black_box(memory));
     MANNER.set(manner);
     is_there
 }
 
-/// Runs `work` in which the process must not end, since it changes what the end of a transaction reads. It gets
-/// memory from the reserve, and the process ends after it.
+/// Runs `work` without ending the process, because `work` changes data that the end of a transaction reads. Allocations
+/// use the reserve, and the process ends after `work`.
 pub fn staying<T>(work: impl FnOnce() -> T) -> T {
     let _stay = Stay(MANNER.get());
     if MANNER.get() == Manner::End {
@@ -125,7 +129,7 @@ impl Drop for Stay {
 
 struct Allocator;
 
-// SAFETY: it is the system's, which is asked for the same.
+// SAFETY: forwards to the system's allocator.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         rule::look(layout.size());
@@ -151,7 +155,7 @@ unsafe impl GlobalAlloc for Allocator {
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         rule::look(size);
-        // SAFETY: as above; where there is none, the memory is as it was.
+        // SAFETY: as above; a failed reallocation leaves the memory unchanged.
         unsafe {
             match System.realloc(memory, layout, size) {
                 none if none.is_null() => give_up(size, || System.realloc(memory, layout, size)),
@@ -166,10 +170,10 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// Null where Rust has to abort: where not even the reserve is enough.
+/// Handles an allocation failure. Returns null, so that Rust aborts, if not even the reserve is sufficient.
 ///
 /// # Safety
-/// `ask` asks the system for memory, and may do so again.
+/// `ask` asks the system for memory, and is allowed to do so again.
 #[cold]
 unsafe fn give_up(size: usize, ask: impl Fn() -> *mut u8) -> *mut u8 {
     match MANNER.get() {
@@ -186,7 +190,7 @@ unsafe fn give_up(size: usize, ask: impl Fn() -> *mut u8) -> *mut u8 {
             MANNER.set(Manner::Overdrawn);
             ask()
         }
-        // All others would end with it.
+        // All other processes would end with the postmaster.
         Manner::End if process::is_postmaster() => {
             give_back(2);
             ask()
@@ -198,7 +202,7 @@ unsafe fn give_up(size: usize, ask: impl Fn() -> *mut u8) -> *mut u8 {
 fn end(size: Option<usize>) -> ! {
     MANNER.set(Manner::Refuse);
     give_back(2);
-    // What adds to the context of errors needs memory, and this may be the end of an error already.
+    // Error context callbacks need memory, and this can already be the end of an error.
     leave_out_context();
     let mut error = Error::new(PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY, "out of memory");
     if let Some(size) = size {
@@ -207,7 +211,7 @@ fn end(size: Option<usize>) -> ! {
     error.hint("Connect again, and do less in one call.").end_process()
 }
 
-/// What a build for tests holds: nothing is allocated under a lightweight lock, and nothing once a commit is visible.
+/// Checks in test builds: nothing is allocated under a lightweight lock, or after a commit became visible.
 #[cfg(feature = "injection_points")]
 mod rule {
     use std::backtrace::Backtrace;
@@ -217,12 +221,12 @@ mod rule {
         static REASONS: Cell<u32> = const { Cell::new(0) };
     }
 
-    /// A lock is held, or a commit visible.
+    /// Forbids allocation: a lock is held, or a commit is visible.
     pub fn forbid() {
         REASONS.set(REASONS.get() + 1);
     }
 
-    /// No longer.
+    /// Allows allocation again.
     pub fn allow() {
         REASONS.set(REASONS.get().saturating_sub(1));
     }
@@ -243,8 +247,8 @@ mod rule {
     pub(super) fn look(_size: usize) {}
 }
 
-/// Has errors from now on no context, for a process that is about to end.
+/// Removes the context callbacks from later errors, for a process that is about to end.
 fn leave_out_context() {
-    // SAFETY: as the server does where an error's context makes more errors.
+    // SAFETY: the server does the same if an error's context raises further errors.
     unsafe { pgrx::pg_sys::error_context_stack = std::ptr::null_mut() }
 }

@@ -1,5 +1,5 @@
-//! The arguments of SQL functions, by name. Where each stands and which type it has follows from the declaration of
-//! its function in `sql_functions!`; that this is the declaration in SQL is tested.
+//! Arguments of SQL functions, by name. Position and type follow from the function's declaration in `sql_functions!`; a
+//! test compares that with the declaration in SQL.
 
 use super::function::Call;
 use super::value::Value;
@@ -23,7 +23,7 @@ impl<T> Clone for Argument<T> {
 impl<T> Copy for Argument<T> {}
 
 impl<T> Argument<T> {
-    /// The argument of this name among those of a function, in their order.
+    /// Finds the argument of this name in the ordered list of a function's arguments.
     pub const fn named(name: &'static str, all: &[&str]) -> Argument<T> {
         let mut index = 0;
         while !is_same(all[index], name) {
@@ -42,17 +42,17 @@ const fn is_same(a: &str, b: &str) -> bool {
     index == a.len() && index == b.len()
 }
 
-/// A type of SQL, with what a value of it is read as.
+/// An SQL type and the Rust type that its values are read as.
 pub trait SqlType {
     type Read<'m>;
 
     fn read(value: Value<'_>) -> Self::Read<'_>;
 }
 
-/// A type that a queue is named by.
+/// A type whose values can name a queue.
 pub trait NamesQueue: SqlType {}
 
-/// The types of SQL by their names there, and what stands for one of several.
+/// SQL types by their SQL names, and placeholders for groups of types.
 #[allow(non_camel_case_types, reason = "as SQL calls them")]
 pub mod sql_type {
     use super::*;
@@ -73,7 +73,7 @@ pub mod sql_type {
     }
 
     types! {
-        /// Two functions: one of type text, which gives jsonb, one of type anyelement, which gives rows.
+        /// Stands for two functions: with type text the result is jsonb, with type anyelement it is rows.
         queue: Value<'m> = std::convert::identity;
         /// Of type anycompatible.
         key: Value<'m> = std::convert::identity;
@@ -95,22 +95,22 @@ pub mod sql_type {
 }
 
 impl Call {
-    /// An argument as it was given, None if it is NULL.
+    /// Returns an argument's value; None if it is NULL.
     pub fn value<T: SqlType>(&self, argument: Argument<T>) -> Option<Value<'_>> {
         self.value_at(argument.index)
     }
 
-    /// An argument as what its type is read as, None if it is NULL. An error if it is declared as another type.
+    /// Returns an argument converted to Rust; None if it is NULL. An error if it is declared with another type.
     pub fn get<T: SqlType>(&self, argument: Argument<T>) -> Option<T::Read<'_>> {
         self.value(argument).map(T::read)
     }
 
-    /// The same, refusing NULL.
+    /// Returns an argument converted to Rust; refuses NULL.
     pub fn require<T: SqlType>(&self, argument: Argument<T>) -> Result<T::Read<'_>> {
         self.get(argument).ok_or_else(|| Error::null(argument.name))
     }
 
-    /// The actual type of an argument, `Oid::INVALID` where the caller says none.
+    /// Returns the actual type of an argument; `Oid::INVALID` if the call does not determine it.
     pub fn type_of<T: SqlType>(&self, argument: Argument<T>) -> Oid {
         self.type_at(argument.index)
     }

@@ -1,4 +1,4 @@
-//! The server's hooks and callbacks, handed on to safe functions. Registered once, at load.
+//! Passes the server's hooks and callbacks on to safe functions. They are registered once, at load.
 
 use crate::server::command::{Command, command, concerns};
 use crate::server::context::{self, Remedy};
@@ -8,14 +8,14 @@ use pgrx::pg_sys::{self, Datum, Oid};
 use std::cell::{Cell, RefCell};
 use std::sync::OnceLock;
 
-/// Ends of a transaction, as far as they matter here.
+/// The events of a transaction's end that are handled here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionEvent {
     /// About to commit: errors still roll it back.
     PreCommit,
     PrePrepare,
     Prepare,
-    /// The changes are visible to others, the locks still held. Nothing may fail any more.
+    /// The changes are visible to others, and the locks are still held. Nothing is allowed to fail from here on.
     Commit,
     Abort,
 }
@@ -26,21 +26,21 @@ pub enum SubtransactionEvent {
     Abort,
 }
 
-/// Changes of the catalogue that this process makes.
+/// Changes of the catalogs by this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectEvent {
     TableChanged,
     TableDropped,
     SchemaChanged,
-    /// A trigger was made, enabled or disabled.
+    /// A trigger was created, enabled or disabled.
     TriggerChanged,
     /// A trigger is about to be dropped.
     TriggerDropped,
-    /// An extension was created or dropped; which one cannot be looked up yet, or no more.
+    /// An extension was created or dropped; at this moment the catalogs cannot tell which.
     ExtensionChanged,
     DatabaseCreated,
     DatabaseDropped,
-    /// Tables may have become copies of another server's, or are that no more.
+    /// Tables can have become copies of another server's, or have ceased to be copies.
     SubscriptionChanged,
 }
 
@@ -49,12 +49,12 @@ pub struct Handlers {
     pub subtransaction: fn(SubtransactionEvent),
     /// A table's definition is stale: its oid, or None for all tables.
     pub stale: fn(Option<Oid>),
-    /// A type has changed: its hash as [`catalog_hash`](crate::server::types::catalog_hash) gives it; 0 for all types.
+    /// A type has changed. Gets its hash, see [`catalog_hash`](crate::server::types::catalog_hash); 0 for all types.
     pub stale_type: fn(u32),
     pub object: fn(ObjectEvent, Oid),
     pub before_command: fn(&Command),
     pub remedy: fn(&Command) -> Option<Remedy>,
-    /// Also called when the command has failed, with false.
+    /// Also called after a failed command, with false.
     pub after_command: fn(&Command, bool),
 }
 
@@ -62,12 +62,12 @@ static HANDLERS: OnceLock<Handlers> = OnceLock::new();
 static mut PREVIOUS_OBJECT_ACCESS: pg_sys::object_access_hook_type = None;
 static mut PREVIOUS_UTILITY: pg_sys::ProcessUtility_hook_type = None;
 
-/// Registers all of them.
+/// Registers all hooks and callbacks.
 pub fn init(handlers: Handlers) {
     if HANDLERS.set(handlers).is_err() {
         return;
     }
-    // From now on `has_left` can tell.
+    // Initializes the thread-local value, on which `has_left` relies.
     AT_EXIT.with_borrow(Vec::len);
     // SAFETY: called once, while the library is loaded; the previous hooks are kept and called.
     unsafe {
@@ -84,14 +84,14 @@ fn handlers() -> Option<&'static Handlers> {
     if has_left() { None } else { HANDLERS.get() }
 }
 
-/// Returns whether the process has called exit(), as a vacuum does that finds the postmaster gone, and not proc_exit():
-/// the values of its thread have been dropped before its transaction is aborted. Shared memory is of no use any more.
+/// Returns whether the process called exit() instead of proc_exit(), which a vacuum does if the postmaster is gone. The
+/// thread-local values are then dropped before the transaction is aborted, and shared memory must not be used any more.
 fn has_left() -> bool {
     AT_EXIT.try_with(|_| ()).is_err()
 }
 
-/// Registers the callbacks for stale definitions; once in each process that has any. The names of
-/// schemas, operators and types are part of a definition.
+/// Registers the callbacks for stale definitions, once in each process that has definitions. A definition includes the
+/// names of schemas, operators and types.
 pub fn watch_definitions() {
     // SAFETY: the callbacks are static functions.
     unsafe {
@@ -100,7 +100,7 @@ pub fn watch_definitions() {
         pg_sys::CacheRegisterSyscacheCallback(schemas, Some(all_stale), Datum::from(0));
         let operators = pg_sys::SysCacheIdentifier::OPEROID as i32;
         pg_sys::CacheRegisterSyscacheCallback(operators, Some(all_stale), Datum::from(0));
-        // Each new table is a new type: not all definitions are stale then.
+        // Each new table is also a new type, so a new type does not make all definitions stale.
         let types = pg_sys::SysCacheIdentifier::TYPEOID as i32;
         pg_sys::CacheRegisterSyscacheCallback(types, Some(type_changed), Datum::from(0));
         let functions = pg_sys::SysCacheIdentifier::PROCOID as i32;
@@ -112,14 +112,13 @@ thread_local! {
     static CHANGED_FUNCTIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How often some function was replaced, or the right to call it given or taken away, since definitions
-/// are watched.
+/// Returns how often a function was replaced, or the privilege to call one changed, since definitions are watched.
 pub fn changed_functions() -> u64 {
     CHANGED_FUNCTIONS.get()
 }
 
-/// Runs `function` with `argument` when this process ends, after its transaction has been rolled
-/// back. The server has few places for this: once for each purpose.
+/// Runs `function` with `argument` when this process ends, after its transaction has been rolled back. The server has
+/// few entries for this, so each purpose registers only once.
 pub fn at_exit(function: fn(u32), argument: u32) {
     let index = allocator::staying(|| {
         AT_EXIT.with_borrow_mut(|functions| {
@@ -131,7 +130,7 @@ pub fn at_exit(function: fn(u32), argument: u32) {
     unsafe { pg_sys::on_shmem_exit(Some(run_at_exit), Datum::from(index)) }
 }
 
-/// A function, and what it is called with.
+/// A function and its argument.
 type AtExit = (fn(u32), u32);
 
 thread_local! {
@@ -222,7 +221,7 @@ unsafe extern "C-unwind" fn object_access(
     part: i32,
     argument: *mut std::ffi::c_void,
 ) {
-    // SAFETY: the hook that was there before, with its arguments; there is nothing here to drop.
+    // SAFETY: calls the previous hook with its arguments; there is nothing to drop here.
     unsafe {
         if let Some(previous) = PREVIOUS_OBJECT_ACCESS {
             previous(access, class, object, part, argument);
@@ -255,7 +254,7 @@ fn object_accessed(access: pg_sys::ObjectAccessType::Type, class: Oid, object: O
     }
 }
 
-/// Almost all commands pass by without being touched.
+/// Almost all commands pass through unchanged.
 #[allow(clippy::too_many_arguments, reason = "the server's signature")]
 unsafe extern "C-unwind" fn utility(
     statement: *mut pg_sys::PlannedStmt,
@@ -267,8 +266,8 @@ unsafe extern "C-unwind" fn utility(
     receiver: *mut pg_sys::DestReceiver,
     completion: *mut pg_sys::QueryCompletion,
 ) {
-    // SAFETY: the statement is a utility statement, as this hook gets no others; the next hook, or
-    // the server's own function, gets its arguments. There is nothing here to drop.
+    // SAFETY: this hook gets only utility statements. The next hook, or the server's own function, gets the same
+    // arguments. There is nothing to drop here.
     unsafe {
         let handle = match concerns((*statement).utilityStmt) {
             true => watched_utility,
@@ -319,7 +318,7 @@ unsafe extern "C-unwind" fn watched_utility(
     unsafe { diagnostics::guard(handle) }
 }
 
-/// Reports a command's end, after an error too.
+/// Reports a command's end, also after an error.
 struct AfterCommand {
     command: Option<Command>,
     succeeded: bool,

@@ -1,4 +1,4 @@
-//! What the server's catalogues say: names and their quoting, types, operators.
+//! Reads the server's catalogs: names and their quoting, databases, functions, owners.
 
 use crate::server::relation::{Lock, Relation};
 use crate::server::row::Row;
@@ -10,19 +10,19 @@ use std::ffi::{CStr, CString};
 /// The language C, whose oid is the same in every database.
 const LANGUAGE_C: Oid = Oid::from_u32(13);
 
-/// A name quoted by the server's own rules.
+/// Quotes a name by the server's own rules.
 pub fn quote(name: &str) -> String {
     let name = CString::new(name).unwrap_or_default();
-    // SAFETY: gives back its argument or a palloc'ed copy; copied here.
+    // SAFETY: returns its argument or a palloc'ed copy; copied here.
     unsafe { CStr::from_ptr(pg_sys::quote_identifier(name.as_ptr())) }
         .to_string_lossy()
         .into_owned()
 }
 
-/// A string literal quoted by the server's own rules.
+/// Quotes a string literal by the server's own rules.
 pub fn quote_literal(text: &str) -> String {
     let text = CString::new(text).unwrap_or_default();
-    // SAFETY: gives back a palloc'ed string; copied here.
+    // SAFETY: returns a palloc'ed string; copied here.
     unsafe { CStr::from_ptr(pg_sys::quote_literal_cstr(text.as_ptr())) }
         .to_string_lossy()
         .into_owned()
@@ -38,7 +38,7 @@ pub fn database_name(database: Oid) -> String {
     unsafe { owned(pg_sys::get_database_name(database)) }.unwrap_or_default()
 }
 
-/// A table by schema and name, unquoted.
+/// Returns schema and name of a table, unquoted.
 pub fn table_name(table: Oid) -> Option<(String, String)> {
     // SAFETY: look-ups; palloc'ed strings or null.
     unsafe {
@@ -47,14 +47,14 @@ pub fn table_name(table: Oid) -> Option<(String, String)> {
     }
 }
 
-/// The kind of a relation, as in `pg_class`; None if there is no such relation.
+/// Returns the kind of a relation as in `pg_class`; None if the relation does not exist.
 pub fn relation_kind(relation: Oid) -> Option<u8> {
     // SAFETY: a look-up.
     let kind = unsafe { pg_sys::get_rel_relkind(relation) } as u8;
     (kind != 0).then_some(kind)
 }
 
-/// A name for a new index of a table that no other relation has.
+/// Returns a name for a new index that no other relation of the schema has.
 pub fn free_name(table: &str, suffix: &str, schema: Oid) -> String {
     let table = CString::new(table).unwrap_or_default();
     let suffix = CString::new(suffix).unwrap_or_default();
@@ -66,7 +66,7 @@ pub fn free_name(table: &str, suffix: &str, schema: Oid) -> String {
     name.unwrap_or_default()
 }
 
-/// The relation of this name in our schema, if the extension is there.
+/// Returns the relation of this name in the extension's schema; None if the extension is not installed.
 pub fn own_relation(name: &CStr) -> Option<Oid> {
     // SAFETY: look-ups with C strings that outlive them.
     unsafe {
@@ -79,7 +79,8 @@ pub fn own_relation(name: &CStr) -> Option<Oid> {
     }
 }
 
-/// The function of this name in our schema with arguments of these types, if the extension is there.
+/// Returns the function of this name and argument types in the extension's schema; None if the extension is not
+/// installed.
 pub fn own_function(name: &CStr, arguments: &[Oid]) -> Option<Oid> {
     // SAFETY: look-ups with a C string and a vector that outlive them.
     unsafe {
@@ -111,7 +112,7 @@ pub fn find_database(name: &str) -> Option<Oid> {
     (database != Oid::INVALID).then_some(database)
 }
 
-/// Returns whether every role that may create databases may copy a database.
+/// Returns whether every role that can create databases can copy this database.
 pub fn is_template(database: Oid) -> bool {
     let cache = pg_sys::SysCacheIdentifier::DATABASEOID as i32;
     // SAFETY: a look-up; the row is released once it has been read.
@@ -127,7 +128,7 @@ pub fn is_template(database: Oid) -> bool {
     }
 }
 
-/// The table of a trigger.
+/// Returns the table of a trigger.
 pub fn table_of_trigger(trigger: Oid) -> Option<Oid> {
     let catalogue = Relation::open(pg_sys::TriggerRelationId, Lock::AccessShare)?;
     let by_oid = (Oid::from(pg_sys::TriggerOidIndexId), pg_sys::Anum_pg_trigger_oid as i16);
@@ -135,14 +136,14 @@ pub fn table_of_trigger(trigger: Oid) -> Option<Oid> {
     catalogue.first(by_oid, trigger, &snapshot, |row| row.value(2).map(Value::to_oid))?
 }
 
-/// The table of an index; None for other relations.
+/// Returns the table of an index; None for other relations.
 pub fn table_of_index(index: Oid) -> Option<Oid> {
     // SAFETY: a look-up.
     let table = unsafe { pg_sys::IndexGetRelation(index, true) };
     (table != Oid::INVALID).then_some(table)
 }
 
-/// The owner of a relation, as what has been done so far has left it; the command in progress may change that.
+/// Returns the owner of a relation after all completed commands; the command in progress can still change it.
 pub fn owner_of(relation: Oid) -> Option<Oid> {
     let catalogue = Relation::open(pg_sys::RelationRelationId, Lock::AccessShare)?;
     let by_oid = (Oid::from(pg_sys::ClassOidIndexId), pg_sys::Anum_pg_class_oid as i16);
@@ -151,7 +152,7 @@ pub fn owner_of(relation: Oid) -> Option<Oid> {
     catalogue.first(by_oid, relation, &snapshot, |row| row.value(owner).map(Value::to_oid))?
 }
 
-/// The name of a role, or its number if it is gone. Needs no snapshot of the caller's.
+/// Returns the name of a role, or its number if it no longer exists. Needs no snapshot of the caller's.
 pub fn role_name(role: Oid) -> String {
     let catalogue = Relation::open_shared(pg_sys::AuthIdRelationId);
     let by_oid = (Oid::from(pg_sys::AuthIdOidIndexId), pg_sys::Anum_pg_authid_oid as i16);
@@ -161,10 +162,10 @@ pub fn role_name(role: Oid) -> String {
     found.flatten().unwrap_or_else(|| format!("unknown (OID={})", u32::from(role)))
 }
 
-/// The connection limit of a database that an interrupted DROP DATABASE has left.
+/// The connection limit of a database that an interrupted DROP DATABASE left behind.
 const INVALID: i64 = -2;
 
-/// The databases that can be connected to and are no templates.
+/// Returns the databases that allow connections and are not templates.
 pub fn connectable_databases() -> Vec<u32> {
     let table = Relation::open_shared(pg_sys::DatabaseRelationId);
     let mut found = Vec::new();
@@ -205,7 +206,7 @@ fn of_function(function: Oid, see: fn(&pg_sys::FormData_pg_proc) -> Oid) -> Opti
     }
 }
 
-/// Returns whether row security applies to a role, as it does to a table's owner if it is forced.
+/// Returns whether row security applies to a role, which can be the table's owner if row security is forced.
 pub fn hides_rows(table: Oid, role: Oid) -> bool {
     // SAFETY: a look-up.
     let security = unsafe { pg_sys::check_enable_rls(table, role, true) };

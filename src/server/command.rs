@@ -1,15 +1,15 @@
-//! Utility statements that concern queues, as the server parses them.
+//! Utility statements that concern queues, read from the server's parse trees.
 
 use crate::server::foreign::{list, list_nth};
 use pgrx::pg_sys::{self, Oid};
 use std::ffi::CStr;
 
-/// Commands that matter beyond what they change in the catalogue.
+/// Commands that need more handling than their catalog changes.
 pub enum Command {
     /// COMMIT PREPARED or ROLLBACK PREPARED.
     ResolvePrepared,
     DiscardAll,
-    /// A command that needs the database, by name, for itself.
+    /// A command that needs exclusive use of the database, by name.
     OccupyDatabase {
         name: String,
         purpose: Purpose,
@@ -26,24 +26,24 @@ pub struct RenamedLabel {
     pub new: String,
 }
 
-/// What a command needs a database for.
+/// The reason why a command needs a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Drop,
     Rename,
-    /// To another tablespace.
+    /// Moves the database to another tablespace.
     Move,
-    /// As the template of another one.
+    /// Uses the database as the template of another one.
     Copy,
 }
 
-/// Returns whether a statement may be one of the commands that matter here.
+/// Returns whether a statement can be one of the commands handled here.
 ///
 /// # Safety
 /// `node` is a parsed utility statement.
 pub(super) unsafe fn concerns(node: *mut pg_sys::Node) -> bool {
     use pg_sys::TransactionStmtKind::{TRANS_STMT_COMMIT_PREPARED, TRANS_STMT_ROLLBACK_PREPARED};
-    // SAFETY: the tag says which kind of node it is.
+    // SAFETY: the tag determines the node's type.
     unsafe {
         match (*node).type_ {
             pg_sys::NodeTag::T_TransactionStmt => {
@@ -72,9 +72,9 @@ pub(super) unsafe fn concerns(node: *mut pg_sys::Node) -> bool {
 }
 
 /// # Safety
-/// `node` is a parsed utility statement that `concerns` us.
+/// `node` is a parsed utility statement for which `concerns` is true.
 pub(super) unsafe fn command(node: *mut pg_sys::Node) -> Option<Command> {
-    // SAFETY: the tag says which kind of node it is.
+    // SAFETY: the tag determines the node's type.
     unsafe {
         match (*node).type_ {
             pg_sys::NodeTag::T_TransactionStmt => Some(Command::ResolvePrepared),
@@ -129,7 +129,7 @@ pub(super) unsafe fn command(node: *mut pg_sys::Node) -> Option<Command> {
     }
 }
 
-/// The option of this name, if it has a value.
+/// Returns the option of this name, if it has a value.
 ///
 /// # Safety
 /// `options` is null or a list of options.

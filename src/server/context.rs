@@ -1,4 +1,4 @@
-//! What an error of the server's own lacks: the next step.
+//! Adds a hint, the next step, to the server's own errors.
 
 use crate::server::diagnostics::{self, Raised};
 use crate::server::foreign;
@@ -7,8 +7,8 @@ use pgrx::pg_sys::errcodes::PgSqlErrorCode as Code;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use std::ffi::{CString, c_void};
 
-/// Runs `work`; an error about data (SQLSTATE class 22, a missing value, a name that cannot be)
-/// raised in it gets `hint` as its HINT if it has none.
+/// Runs `work`. An error about data raised in it (SQLSTATE class 22, a missing value, an invalid name) gets `hint` as
+/// its HINT if it has none.
 pub fn hinted<T>(hint: impl Fn() -> String, work: impl FnOnce() -> T) -> T {
     const CLASS: i32 = 0xfff;
     const OTHER_DATA: [i32; 4] = [
@@ -25,9 +25,9 @@ pub fn hinted<T>(hint: impl Fn() -> String, work: impl FnOnce() -> T) -> T {
     watched(&choose, work)
 }
 
-/// Runs `work`, which runs the statement `sql`. The error that this names a function which does not exist gets `hint`
-/// as its HINT: the server's is about the arguments, which are not the user's. An error of a statement that `sql` runs
-/// in its turn stays as it is.
+/// Runs `work`, which runs the statement `sql`. If `sql` names a function that does not exist, the error gets `hint` as
+/// its HINT, because the server's own hint is about arguments that the user did not write. Errors of statements that
+/// `sql` runs itself are left unchanged.
 pub fn hinted_if_undefined<T>(sql: &str, hint: impl Fn() -> String, work: impl FnOnce() -> T) -> T {
     let choose = |error: Raised| {
         let is_undefined = error.code == Code::ERRCODE_UNDEFINED_FUNCTION as i32;
@@ -36,14 +36,14 @@ pub fn hinted_if_undefined<T>(sql: &str, hint: impl Fn() -> String, work: impl F
     watched(&choose, work)
 }
 
-/// What to do where the server refuses a command because a trigger depends on what it alters.
+/// The hint for a command that the server refuses because a trigger depends on the altered object.
 pub struct Remedy {
     pub trigger: &'static str,
     pub hint: String,
 }
 
-/// Runs `work`; the error that the trigger of `remedy` depends on what is altered (0A000) gets a HINT. The server tells
-/// this error from others of its SQLSTATE only by its DETAIL, which names the trigger.
+/// Runs `work`. The error that the trigger of `remedy` depends on the altered object (0A000) gets a HINT. Only the
+/// DETAIL, which names the trigger, distinguishes it from other errors of this SQLSTATE.
 pub fn remedied<T>(remedy: Option<Remedy>, work: impl FnOnce() -> T) -> T {
     let Some(Remedy { trigger, hint }) = remedy else { return work() };
     let choose = |error: Raised| {
@@ -58,8 +58,8 @@ pub fn remedied<T>(remedy: Option<Remedy>, work: impl FnOnce() -> T) -> T {
 type Choose<'a> = &'a dyn Fn(Raised) -> Option<String>;
 
 fn watched<T>(choose: Choose, work: impl FnOnce() -> T) -> T {
-    // SAFETY: the callback is taken off the stack before it ends, by the guard in case of an error
-    // in Rust, by the server in case of one of its own.
+    // SAFETY: the callback is removed from the stack before its memory is released: by the guard after a panic, by the
+    // server after one of its own errors.
     unsafe {
         let mut callback = pg_sys::ErrorContextCallback {
             previous: pg_sys::error_context_stack,
@@ -76,7 +76,7 @@ struct Restore(*mut pg_sys::ErrorContextCallback);
 
 impl Drop for Restore {
     fn drop(&mut self) {
-        // SAFETY: what was on top of the stack when the guard was made.
+        // SAFETY: restores the top of the stack from when the guard was made.
         unsafe { pg_sys::error_context_stack = self.0 }
     }
 }

@@ -1,11 +1,11 @@
-//! Which objects the server does not drop while others need them.
+//! Dependencies between objects, which make the server refuse to drop an object that another needs.
 
 use crate::server::relation::Relation;
 use pgrx::pg_sys::{self, Oid};
 
 impl Relation {
-    /// Makes a trigger of the table need some of its indexes: DROP INDEX is refused without CASCADE. None of them is
-    /// bound yet, see `unbind_indexes`.
+    /// Makes a trigger of the table depend on some of its indexes, so that DROP INDEX is refused without CASCADE. None
+    /// of these dependencies exists yet, see `unbind_indexes`.
     pub fn bind_indexes(&self, trigger: &str, is_needed: impl Fn(Oid) -> bool) {
         let triggers = self.triggers();
         let Some(trigger) = triggers.iter().find(|known| known.name == trigger) else { return };
@@ -13,12 +13,12 @@ impl Relation {
         for index in self.indexes().into_iter().filter(|index| is_needed(*index)) {
             let index = address(pg_sys::RelationRelationId, index);
             let normal = pg_sys::DependencyType::DEPENDENCY_NORMAL;
-            // SAFETY: two objects that are there; the caller's lock on the table keeps them.
+            // SAFETY: both objects exist; the caller's lock on the table keeps them.
             unsafe { pg_sys::recordDependencyOn(&trigger, &index, normal) }
         }
     }
 
-    /// Undoes `bind_indexes`.
+    /// Removes the dependencies made by `bind_indexes`.
     pub fn unbind_indexes(&self, trigger: &str) {
         let triggers = self.triggers();
         if let Some(trigger) = triggers.iter().find(|known| known.name == trigger) {
@@ -29,7 +29,7 @@ impl Relation {
 
 fn unbind(trigger: Oid, index: Oid) {
     let normal = pg_sys::DependencyType::DEPENDENCY_NORMAL as std::ffi::c_char;
-    // SAFETY: deletes rows of a catalogue, if there are any such.
+    // SAFETY: deletes catalog rows, if they exist.
     unsafe {
         pg_sys::deleteDependencyRecordsForSpecific(
             pg_sys::TriggerRelationId,

@@ -1,15 +1,15 @@
-//! Errors of the server on their way through Rust. pgrx makes a panic of each, and an error of the panic where it
-//! leaves Rust. The panic has a SQLSTATE that pgrx knows, message, DETAIL and HINT: another SQLSTATE, the CONTEXT and
-//! the names of constraint, table, column and type would be lost. So the error is copied as it is raised, and the copy
-//! is raised again where the panic leaves Rust.
+//! Keeps errors of the server complete on their way through Rust. pgrx turns each into a panic, and the panic into an
+//! error again when it leaves Rust. The panic carries message, DETAIL, HINT and a SQLSTATE that pgrx knows. It loses
+//! other SQLSTATEs, the CONTEXT, and the names of constraint, table, column and type. So the error is copied when it is
+//! raised, and the copy is raised again when the panic leaves Rust.
 //!
-//! 1. [`guard`] puts a callback on the stack of those that add to the CONTEXT of an error.
-//! 2. The callback links [`LAST`] behind all others, for this error: only then is the CONTEXT complete.
-//! 3. `LAST` copies the error, and takes itself off.
+//! 1. [`guard`] pushes a callback on the error context stack.
+//! 2. The callback appends [`LAST`] behind all other callbacks for this error: only then is the CONTEXT complete.
+//! 3. `LAST` copies the error, and removes itself from the stack.
 //! 4. pgrx catches the error and panics.
 //! 5. [`guard`] catches the panic, and raises the copy.
 //!
-//! A panic of another error, and the server's own of having no memory, which is not copied, leave as pgrx has them.
+//! Panics for other errors take pgrx's own way, and so does the server's out-of-memory error, which is not copied.
 
 use crate::server::{allocator, foreign, raw};
 use pgrx::PgSqlErrorCode;
@@ -22,7 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::{addr_eq, null_mut};
 
 thread_local! {
-    /// The last error that passed through Rust, in memory of its own.
+    /// The last error that passed through Rust, in its own memory context.
     static KEPT: Cell<Option<Kept>> = const { Cell::new(None) };
 }
 
@@ -36,13 +36,14 @@ struct Kept {
 static mut LAST: ErrorContextCallback =
     ErrorContextCallback { previous: null_mut(), callback: Some(keep), arg: null_mut() };
 
-/// Keeps backtraces out of errors for as long as the process lives, and those that it forks. With RUST_BACKTRACE in the
-/// server's environment pgrx would add one, some kilobytes about this library's inside, to the DETAIL that clients
-/// get. To be called before anything can fail, while the process has one thread.
+/// Keeps backtraces out of errors of this process and the processes that it forks. With RUST_BACKTRACE in the server's
+/// environment, pgrx would add a backtrace of several kilobytes to the DETAIL that clients get. Must be called before
+/// anything can fail, while the process has a single thread.
 pub fn leave_out_backtraces() {
     const VARIABLE: &str = "RUST_LIB_BACKTRACE";
     let before = std::env::var_os(VARIABLE);
-    // The first backtrace decides for all. The variable is put back, since other libraries in the process read it.
+    // The first backtrace decides for all later ones. The variable is restored, because other libraries in the process
+    // read it.
     // SAFETY: the process has one thread.
     unsafe {
         std::env::set_var(VARIABLE, "0");
@@ -54,13 +55,13 @@ pub fn leave_out_backtraces() {
     }
 }
 
-/// Runs `work` for the server. An error of the server's that leaves it is raised as it was, and any other panic becomes
-/// an error.
+/// Runs `work` for the server. A server error that leaves it is raised again unchanged; any other panic becomes an
+/// error.
 ///
 /// # Safety
-/// The caller is called by the server, and has nothing to drop: errors leave its frame by a long jump.
+/// The caller is called by the server and has nothing to drop: errors leave its frame by a long jump.
 pub unsafe fn guard<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: the callback is taken off the stack at the end; what catches an error puts the stack back itself.
+    // SAFETY: the callback is removed from the stack at the end; an error handler restores the stack itself.
     unsafe {
         let handler = pg_sys::PG_exception_stack;
         let mut callback = ErrorContextCallback {
@@ -75,7 +76,7 @@ pub unsafe fn guard<T>(work: impl FnOnce() -> T) -> T {
                 value
             }
             Err(panic) => {
-                // Where pgrx has found no memory to copy the error, both lead to frames that are left.
+                // If pgrx found no memory to copy the error, both stacks still point into frames that have been left.
                 pg_sys::PG_exception_stack = handler;
                 pg_sys::error_context_stack = &mut callback;
                 leave(panic)
@@ -85,14 +86,14 @@ pub unsafe fn guard<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// # Safety
-/// As for `guard`.
+/// The requirements of `guard`.
 #[cold]
 unsafe fn leave(panic: Box<dyn Any + Send>) -> ! {
     let kept = match panic.downcast_ref::<CaughtError>() {
         Some(CaughtError::PostgresError(report)) => kept(report),
         _ => None,
     };
-    // SAFETY: the server copies the error before it jumps, and nothing is left here to drop.
+    // SAFETY: the server copies the error before it jumps, and nothing is left to drop here.
     unsafe {
         if let Some(error) = kept {
             drop(panic);
@@ -102,7 +103,7 @@ unsafe fn leave(panic: Box<dyn Any + Send>) -> ! {
     }
 }
 
-/// Forgets the last error, which has been told.
+/// Frees the copy of the last error, which has been reported.
 pub fn forget() {
     if let Some(kept) = KEPT.take() {
         // SAFETY: nothing else points into this memory.
@@ -110,19 +111,19 @@ pub fn forget() {
     }
 }
 
-/// Returns the SQLSTATE of an error that was caught, as the server encodes it: users make up their own.
+/// Returns the SQLSTATE of a caught error in the server's encoding; users can define their own SQLSTATEs.
 pub(super) fn code(caught: &CaughtError) -> i32 {
     let (CaughtError::PostgresError(report)
     | CaughtError::ErrorReport(report)
     | CaughtError::RustPanic { ereport: report, .. }) = caught;
-    // SAFETY: a copy of the server's.
+    // SAFETY: the copy made by the server is valid.
     kept(report).map_or(report.sql_error_code() as i32, |error| unsafe { (*error).sqlerrcode })
 }
 
 /// Returns the copy of the error that pgrx has caught.
 fn kept(report: &ErrorReportWithLevel) -> Option<*mut ErrorData> {
     let error = KEPT.get()?.error;
-    // SAFETY: a copy of the server's; its message is null or a C string.
+    // SAFETY: the copy made by the server is valid; its message is null or a C string.
     let is_same = unsafe {
         let (code, line) = ((*error).sqlerrcode, (*error).lineno as u32);
         PgSqlErrorCode::from(code) == report.sql_error_code()
@@ -133,10 +134,10 @@ fn kept(report: &ErrorReportWithLevel) -> Option<*mut ErrorData> {
     is_same.then_some(error)
 }
 
-/// Has `LAST` called for the error that is being raised.
+/// Appends `LAST` to the callbacks of the error that is being raised.
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn link_last(_argument: *mut c_void) {
-    // SAFETY: an error is being raised, so that the stack has entries, whose frames live; and `LAST` does for ever.
+    // SAFETY: an error is being raised, so the stack has entries, whose frames are live; `LAST` is static.
     unsafe {
         if is_out_of_memory() {
             return allocator::make_room_for_error();
@@ -151,10 +152,10 @@ unsafe extern "C-unwind" fn link_last(_argument: *mut c_void) {
     }
 }
 
-/// Copies the error, as all others have added to it.
+/// Copies the error after all other callbacks have added to it.
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn keep(_argument: *mut c_void) {
-    // SAFETY: as above. `LAST` is the end of the stack, as it was just called.
+    // SAFETY: see above. `LAST` is the end of the stack, because it was just called.
     unsafe {
         let mut link = &raw mut pg_sys::error_context_stack;
         while !(*link).is_null() && !addr_eq(*link, &raw const LAST) {
@@ -176,7 +177,7 @@ unsafe extern "C-unwind" fn keep(_argument: *mut c_void) {
 
 /// An error that is being raised.
 pub struct Raised {
-    /// Its SQLSTATE, as the server encodes it.
+    /// Its SQLSTATE in the server's encoding.
     pub code: i32,
     pub has_hint: bool,
     pub detail: Option<String>,
@@ -184,7 +185,7 @@ pub struct Raised {
     pub query: Option<String>,
 }
 
-/// Returns the error that is being raised, but None for the server's own of having no memory.
+/// Returns the error that is being raised; None for the server's out-of-memory error.
 ///
 /// # Safety
 /// Called by an error context callback.
@@ -208,9 +209,10 @@ pub(super) unsafe fn raised() -> Option<Raised> {
 }
 
 /// # Safety
-/// An error is being raised, and not that there is no memory.
+/// An error is being raised, other than the out-of-memory error.
 unsafe fn copy(parent: MemoryContext) -> Kept {
-    // SAFETY: by the contract of this function. The copy has memory of its own, as FreeErrorData leaves some of it.
+    // SAFETY: by the contract of this function. The copy has its own memory context, because FreeErrorData does not
+    // free all of it.
     unsafe {
         let memory = pg_sys::AllocSetContextCreateExtended(
             parent,
@@ -226,7 +228,8 @@ unsafe fn copy(parent: MemoryContext) -> Kept {
     }
 }
 
-/// Returns whether the error that is being raised is that there is no memory. It is copied once it is out here.
+/// Returns whether the error that is being raised is the out-of-memory error. The server copies it after it has left
+/// this module.
 fn is_out_of_memory() -> bool {
     // SAFETY: called while an error is being raised.
     unsafe { pg_sys::geterrcode() == PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as i32 }

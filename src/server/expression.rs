@@ -1,4 +1,4 @@
-//! Expressions of a table: which of them can be kept from one statement to the next.
+//! Expressions of a table: decides which can be kept from one statement to the next, and which are cheap.
 
 use crate::server::catalog;
 use crate::server::foreign::{list, list_nth};
@@ -8,9 +8,9 @@ use crate::server::types;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ffi::{CStr, c_char};
 
-/// Returns whether an expression calls only functions of the server's own, or the hash of a sub-queue, and makes no
-/// values of domains, composite types and other types of users. What users define may be replaced, and is not always
-/// made to be kept. It is looked at as it is: to plan it may fail, or need rights.
+/// Returns whether an expression calls only functions of the server, or the hash of a sub-queue, and produces no values
+/// of domains, composite types or user-defined types. User-defined objects can be replaced, and not all of them survive
+/// being kept. The expression is not planned, because planning can fail or need privileges.
 ///
 /// # Safety
 /// `expression` is a valid expression of the caller's own.
@@ -30,7 +30,7 @@ pub unsafe fn is_of_the_server(expression: *mut pg_sys::Node) -> bool {
     }
 }
 
-/// The function of ours that indexes of sub-queues call.
+/// Returns the extension's function that indexes of sub-queues call.
 fn subqueue() -> Option<Oid> {
     catalog::own_function(c"subqueue", &[pg_sys::ANYELEMENTOID])
 }
@@ -39,7 +39,7 @@ fn subqueue() -> Option<Oid> {
 /// `dependency` is a valid dependency of an expression.
 unsafe fn is_subqueue(dependency: *mut pg_sys::PlanInvalItem) -> bool {
     let (cache, none) = (pg_sys::SysCacheIdentifier::PROCOID as i32, Datum::from(0));
-    // SAFETY: by the contract of this function. No two functions have the same hash.
+    // SAFETY: by the contract of this function. Different functions have different hashes.
     subqueue().is_some_and(|function| unsafe {
         let key = Datum::from(function);
         (*dependency).cacheId == cache
@@ -47,13 +47,13 @@ unsafe fn is_subqueue(dependency: *mut pg_sys::PlanInvalItem) -> bool {
     })
 }
 
-/// Maximum number of nodes of an expression that is cheap.
+/// Maximum number of nodes of a cheap expression.
 const NODES: usize = 200;
-/// Maximum number of indexes, and of checks, of a table whose expressions are read.
+/// Maximum number of indexes, and of checks, whose expressions are read.
 const READ: usize = 64;
 
-/// The functions that cheap expressions call, beside comparisons and the hash of a sub-queue: lengths, and conversions
-/// without loss.
+/// Functions that a cheap expression can call in addition to comparisons and the hash of a sub-queue: lengths, and
+/// lossless conversions.
 const CHEAP: [u32; 18] = [
     pg_sys::F_LENGTH_TEXT,
     pg_sys::F_LENGTH_BPCHAR,
@@ -76,16 +76,16 @@ const CHEAP: [u32; 18] = [
 ];
 
 impl Relation {
-    /// Returns whether the table has more indexes or checks than tables have in practice. To read them all takes long.
+    /// Returns whether the table has more indexes or checks than real tables have; reading them all takes long.
     pub fn has_many_expressions(&self) -> bool {
         self.check_count() > READ || self.indexes().len() > READ
     }
 
-    /// Returns whether all that the table's checks and indexes evaluate is cheap, and the operator classes are the
-    /// server's own. Many of them are not cheap. The expressions are read as they are stored: the server would compute
-    /// the constant ones.
+    /// Returns whether everything that the table's checks and indexes evaluate is cheap, and all operator classes are
+    /// the server's. False for a table with many of them. The expressions are read in their stored form, because the
+    /// server would otherwise evaluate constant parts.
     pub fn has_only_cheap_expressions(&self) -> bool {
-        // SAFETY: an open table; an expression that was just read is the caller's own.
+        // SAFETY: an open table; a newly read expression belongs to the caller.
         unsafe {
             let is_cheap =
                 |node: Option<*mut pg_sys::Node>| node.is_some_and(|node| is_cheap(node));
@@ -99,11 +99,11 @@ impl Relation {
 }
 
 impl Relation {
-    /// Returns the indexes that may refuse a row because of its values, when columns change for which `is_changed`, of
-    /// which those take as much room as before for which `keeps_length`.
+    /// Returns the indexes that can refuse a row because of its values when the columns with `is_changed` change. Of
+    /// these columns, the ones with `keeps_length` keep their length.
     ///
-    /// One that these columns are no part of has held the row before. What users have defined may have been replaced
-    /// since.
+    /// An index that does not contain these columns has already accepted the row. User-defined functions can have been
+    /// replaced since.
     pub fn indexes_that_may_refuse(
         &self,
         is_changed: impl Fn(i16) -> bool,
@@ -116,11 +116,11 @@ impl Relation {
         self.indexes().into_iter().filter(may_refuse).collect()
     }
 
-    /// Returns whether a stored column is computed anew when columns change for which `is_changed`.
+    /// Returns whether a change of the columns with `is_changed` makes the server recompute a stored generated column.
     pub fn computes_columns_of(&self, is_changed: impl Fn(i16) -> bool) -> bool {
         const IS_STORED: c_char = b's' as c_char;
-        // SAFETY: an open table, whose description has as many defaults as it says, each as text; an expression that
-        // was just read is the caller's own.
+        // SAFETY: an open table, whose descriptor has `num_defval` defaults, each as text; a newly read expression
+        // belongs to the caller.
         unsafe {
             let Some(constraints) = (*self.description()).constr.as_ref() else { return false };
             (0..constraints.num_defval as usize).any(|at| {
@@ -150,7 +150,7 @@ impl Relation {
     ) -> bool {
         let nodes: Option<Vec<_>> = index.expressions.iter().copied().collect();
         let Some(nodes) = nodes else { return true };
-        // SAFETY: expressions that were just read are the caller's own; 0 stands for the whole row.
+        // SAFETY: newly read expressions belong to the caller; 0 stands for the whole row.
         let (is_of_the_server, is_cheap, depends) = unsafe {
             let depends = |node: &*mut pg_sys::Node| {
                 columns_of(*node).into_iter().any(|n| n == 0 || is_changed(n))
@@ -161,7 +161,7 @@ impl Relation {
                 nodes.iter().any(depends),
             )
         };
-        // A row that comes into it may be too long, and one that is there become so.
+        // A row that enters the index can be too long, and a row in it can become too long.
         let has_any_length = |number: i16| {
             let mut columns = self.described().attributes();
             columns.any(|column| column.attnum == number && column.attlen < 0)
@@ -182,15 +182,15 @@ impl Relation {
     }
 }
 
-/// Returns whether an expression is certain to be evaluated in a moment, whatever its owner has written: comparisons of
-/// columns and constants, tests for NULL, AND, OR, NOT, IN, and the functions above. Being immutable and the server's
-/// own is not enough: `xpath` and regular expressions can take hours, and do not hear that they are cancelled.
+/// Returns whether an expression is certain to finish quickly, no matter how its owner wrote it: comparisons of columns
+/// and constants, tests for NULL, AND, OR, NOT, IN, and the functions above. Immutable functions of the server in
+/// general are not cheap: `xpath` and regular expressions can run for hours without checking for cancellation.
 ///
 /// # Safety
 /// `expression` is a valid expression of the caller's own.
 unsafe fn is_cheap(expression: *mut pg_sys::Node) -> bool {
     let mut nodes = 0usize;
-    // SAFETY: by the contract of this function; the walk ends before the count does.
+    // SAFETY: by the contract of this function; `nodes` outlives the walk.
     unsafe { !may_be_costly(expression, (&raw mut nodes).cast()) }
 }
 
@@ -203,12 +203,12 @@ unsafe extern "C-unwind" fn may_be_costly(
     if node.is_null() {
         return false;
     }
-    // SAFETY: a node of an expression, whose tag says what it is; the context is the number of nodes so far.
+    // SAFETY: a node of an expression, whose tag determines its type; the context is the number of nodes so far.
     unsafe {
         let nodes = context.cast::<usize>();
         *nodes += 1;
         let is_cheap = match (*node).type_ {
-            // A whole row, and what the server keeps of it, are compared otherwise.
+            // Whole rows and system columns are compared in other ways.
             NodeTag::T_Var => (*node.cast::<pg_sys::Var>()).varattno > 0,
             NodeTag::T_OpExpr => compares((*node.cast::<pg_sys::OpExpr>()).opno),
             NodeTag::T_ScalarArrayOpExpr => {
@@ -218,7 +218,7 @@ unsafe extern "C-unwind" fn may_be_costly(
                 let call = &*node.cast::<pg_sys::FuncExpr>();
                 let is_constant =
                     || (*list_nth::<pg_sys::Node>(call.args, 0)).type_ == NodeTag::T_Const;
-                // Of a column it loses something, and fails for it.
+                // Applied to a column, this conversion loses digits and then fails.
                 let is_lossy = u32::from(call.funcid) == pg_sys::F_INT2_INT4;
                 let is_known = CHEAP.contains(&call.funcid.into());
                 (is_known || subqueue() == Some(call.funcid)) && (!is_lossy || is_constant())
@@ -241,12 +241,12 @@ unsafe extern "C-unwind" fn may_be_costly(
     }
 }
 
-/// The columns that an expression over a table's only row is about, 0 for the whole row.
+/// Returns the columns that an expression over a table's row uses; 0 stands for the whole row.
 ///
 /// # Safety
 /// `expression` is null, or a valid expression.
 pub(super) unsafe fn columns_of(expression: *mut pg_sys::Node) -> Vec<i16> {
-    // SAFETY: by the contract of this function; expressions of an index are about its only table, the first one.
+    // SAFETY: by the contract of this function; an index expression refers only to its table, number 1.
     unsafe {
         let (mut columns, mut used, mut member) = (Vec::new(), std::ptr::null_mut(), -1);
         pg_sys::pull_varattnos(expression, 1, &mut used);
@@ -260,7 +260,7 @@ pub(super) unsafe fn columns_of(expression: *mut pg_sys::Node) -> Vec<i16> {
     }
 }
 
-/// Returns whether an operator of the server's own compares two values as a btree orders them.
+/// Returns whether an operator is the server's own and compares two values in the manner of a btree.
 fn compares(operator: Oid) -> bool {
     // SAFETY: look-ups; null, or a list.
     unsafe {
@@ -272,7 +272,7 @@ fn compares(operator: Oid) -> bool {
     }
 }
 
-/// Returns whether an expression makes values of types that users define of others.
+/// Returns whether an expression produces values of types that users define.
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn makes_users_values(
     node: *mut pg_sys::Node,
@@ -281,7 +281,7 @@ unsafe extern "C-unwind" fn makes_users_values(
     if node.is_null() {
         return false;
     }
-    // SAFETY: a node of an expression, whose tag says what it is.
+    // SAFETY: a node of an expression, whose tag determines its type.
     unsafe {
         let result = match (*node).type_ {
             pg_sys::NodeTag::T_FuncExpr => (*node.cast::<pg_sys::FuncExpr>()).funcresulttype,
@@ -292,7 +292,7 @@ unsafe extern "C-unwind" fn makes_users_values(
                 (*node.cast::<pg_sys::ArrayCoerceExpr>()).resulttype
             }
             pg_sys::NodeTag::T_CoerceToDomain | pg_sys::NodeTag::T_RowExpr => return true,
-            // These find their coercions, and users' casts, while they run.
+            // These look up their coercions, and users' casts, during execution.
             #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
             pg_sys::NodeTag::T_JsonConstructorExpr => return true,
             #[cfg(any(feature = "pg17", feature = "pg18"))]
@@ -307,23 +307,23 @@ unsafe extern "C-unwind" fn makes_users_values(
     }
 }
 
-/// The conditions that the rows of a table have to meet.
+/// Returns the check constraints of a table as expressions.
 ///
 /// # Safety
-/// `description` is that of an open table.
+/// `description` belongs to an open table.
 pub unsafe fn checks(description: pg_sys::TupleDesc) -> impl Iterator<Item = *mut pg_sys::Node> {
-    // SAFETY: by the contract of this function; each is an expression as text.
+    // SAFETY: by the contract of this function; each check is an expression as text.
     unsafe { stored_checks(description).map(|check| pg_sys::stringToNode(check).cast()) }
 }
 
-/// The same; None for one that is too long to be cheap.
+/// Returns the check constraints of a table; None for a check that is too long to be cheap.
 ///
 /// # Safety
-/// As above.
+/// `description` belongs to an open table.
 unsafe fn cheap_checks(
     description: pg_sys::TupleDesc,
 ) -> impl Iterator<Item = Option<*mut pg_sys::Node>> {
-    // SAFETY: as above; a text that ends with NUL.
+    // SAFETY: by the contract of this function; a text that ends with NUL.
     unsafe {
         stored_checks(description).map(|check| {
             let is_short = CStr::from_ptr(check).count_bytes() <= index::STORED;
@@ -333,9 +333,9 @@ unsafe fn cheap_checks(
 }
 
 /// # Safety
-/// As above.
+/// `description` belongs to an open table.
 unsafe fn stored_checks(description: pg_sys::TupleDesc) -> impl Iterator<Item = *mut c_char> {
-    // SAFETY: null, or a description of as many checks as it says, each as text.
+    // SAFETY: null, or a descriptor with `num_check` checks, each as text.
     unsafe {
         let constraints = (*description).constr.as_ref();
         let count = constraints.map_or(0, |constraints| constraints.num_check as usize);

@@ -1,10 +1,11 @@
-//! What pgrx has no bindings for, or only guarded ones where the server is to be given the function itself.
+//! Declarations of server functions for which pgrx has no bindings, or only guarded ones although the server needs the
+//! function itself.
 
 use super::raw::functions;
 use pgrx::pg_sys;
 use std::ffi::{c_char, c_int};
 
-/// `STATEMENT_TIMEOUT` of utils/timeout.h, the same in all versions supported.
+/// `STATEMENT_TIMEOUT` of utils/timeout.h, equal in all supported versions.
 pub const STATEMENT_TIMEOUT: c_int = 3;
 
 functions! {
@@ -22,19 +23,19 @@ functions! {
     );
 }
 
-// SAFETY: the declarations are those of the server's headers; pgrx has none to compare them with. "C-unwind" since
-// functions may raise an error, which callers turn into a panic with `pg_guard_ffi_boundary`.
+// SAFETY: the declarations match the server's headers; pgrx has none to compare them with. "C-unwind", because these
+// functions can raise an error, which callers turn into a panic with `pg_guard_ffi_boundary`.
 unsafe extern "C-unwind" {
     pub static max_prepared_xacts: c_int;
     pub fn enable_timeout_after(id: c_int, delay_ms: c_int);
     pub fn disable_timeout(id: c_int, keep_indicator: bool);
     pub fn datumCopy(value: pg_sys::Datum, by_value: bool, length: c_int) -> pg_sys::Datum;
     pub fn errhint(format: *const c_char, ...) -> c_int;
-    // In pgrx it returns, with PostgreSQL 18.
+    // The binding of pgrx returns, with PostgreSQL 18.
     pub fn ReThrowError(error: *mut pg_sys::ErrorData) -> !;
 }
 
-/// The element of a list of pointers.
+/// Returns an element of a list of pointers.
 ///
 /// # Safety
 /// `list` is a list of pointers with more than `index` elements.
@@ -43,7 +44,7 @@ pub unsafe fn list_nth<T>(list: *mut pg_sys::List, index: i32) -> *mut T {
     unsafe { (*(*list).elements.add(index as usize)).ptr_value.cast() }
 }
 
-/// The elements of a list of pointers.
+/// Returns the elements of a list of pointers.
 ///
 /// # Safety
 /// `list` is null, or a list of pointers that outlives the iterator.
@@ -55,12 +56,12 @@ pub unsafe fn list<T>(list: *mut pg_sys::List) -> impl Iterator<Item = *mut T> {
     }
 }
 
-/// The type of a column by number; an invalid oid where there is none.
+/// Returns the type of a column by number; an invalid oid if the column does not exist.
 ///
 /// # Safety
 /// `description` is a valid tuple descriptor.
 pub unsafe fn column_type(description: pg_sys::TupleDesc, number: i16) -> pg_sys::Oid {
-    // SAFETY: by the contract of this function; the number is that of a column.
+    // SAFETY: by the contract of this function; the number belongs to a column.
     unsafe {
         match 1..=(*description).natts {
             numbers if numbers.contains(&number.into()) => {
@@ -71,7 +72,7 @@ pub unsafe fn column_type(description: pg_sys::TupleDesc, number: i16) -> pg_sys
     }
 }
 
-/// An attribute of a tuple descriptor, whose layout changed with PostgreSQL 18.
+/// Returns an attribute of a tuple descriptor; the layout changed with PostgreSQL 18.
 ///
 /// # Safety
 /// `description` is a valid tuple descriptor with more than `index` attributes.
@@ -84,7 +85,7 @@ pub unsafe fn attribute<'a>(
     unsafe {
         &*(*description).attrs.as_ptr().add(index)
     }
-    // SAFETY: the attributes lie behind the array of compact ones.
+    // SAFETY: the attributes follow the array of compact attributes.
     #[cfg(feature = "pg18")]
     unsafe {
         let natts = (*description).natts as usize;

@@ -1,4 +1,4 @@
-//! SQL functions in C: their arguments, and the rows they give back.
+//! SQL functions in C: their arguments, and the rows that they return.
 
 use crate::error::{Error, OrRaise, Result};
 use crate::server::foreign::{attribute, list};
@@ -11,11 +11,12 @@ use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid};
 use std::cell::Cell;
 use std::ptr::null_mut;
 
-/// Declares functions of SQL: the name there, the C symbol and the one that declares its calling convention,
-/// arguments, result, and the Rust function of the form `fn(&Call) -> Result<Option<Value>>` that does it. Arguments
-/// are in the order of SQL, `&mut` if they are INOUT, and read as those of module `arg`; types are those of
-/// [`argument::sql_type`](crate::server::argument::sql_type). In brackets: a default of the row form only, the type
-/// of the rows of a set. A function without result is a procedure. That sql/*.sql says the same is tested.
+/// Declares SQL functions. Each declaration has the SQL name, the C symbol, the symbol that declares its calling
+/// convention, arguments and result. The Rust function `fn(&Call) -> Result<Option<Value>>` implements it.
+///
+/// Arguments are in the order of SQL, with `&mut` for INOUT, and are read through module `arg`; the types are those of
+/// [`argument::sql_type`](crate::server::argument::sql_type). Brackets hold a default of the row form only, and the row
+/// type of a set. A function without result is a procedure. A test compares the declarations with sql/*.sql.
 #[macro_export]
 macro_rules! sql_functions {
     ($(
@@ -39,7 +40,7 @@ macro_rules! sql_functions {
             )+
         }
 
-        /// The functions as the server calls them.
+        /// The functions with the server's calling convention.
         #[allow(unsafe_code, reason = "the server's calling convention, which src/server says once")]
         pub mod sql {
             use super::*;
@@ -51,7 +52,8 @@ macro_rules! sql_functions {
             ) -> pgrx::pg_sys::Datum {
                 let answer = || {
                     let nested = $crate::server::nesting::Nested::begin();
-                    // The server has served them before a statement that calls this; triggers serve them themselves.
+                    // The server has served interrupts before a statement that calls this function; triggers serve them
+                    // themselves.
                     if nested.is_inner() {
                         $crate::server::process::serve_interrupts();
                     }
@@ -75,8 +77,8 @@ macro_rules! sql_functions {
     };
 }
 
-/// The type of what a function declared by `sql_functions!` gives. None where that is looked at elsewhere: rows of a
-/// set as they are added, what a trigger gives against its table.
+/// The result type of a function declared by `sql_functions!`. None if it is checked elsewhere: rows of a set when they
+/// are added, the row of a trigger against its table.
 #[macro_export]
 macro_rules! result_type {
     () => {
@@ -93,8 +95,8 @@ macro_rules! result_type {
     };
 }
 
-/// Answers a call of the server's by a function, whose errors become the server's; so does a value of another type
-/// than `result`.
+/// Runs a function for the server. Its errors become the server's, and so does a result of a type other than
+/// `result_type`.
 ///
 /// # Safety
 /// `info` is the call information that the server gave to a C function.
@@ -105,7 +107,7 @@ pub unsafe fn answer(
 ) -> Datum {
     let call = Call(info);
     let result = function(&call).or_raise();
-    // SAFETY: by the contract of this function the call information is ours to fill in.
+    // SAFETY: by the contract of this function, the call information can be filled in here.
     unsafe { (*info).isnull = result.is_none() };
     match (result, result_type) {
         (None, _) => Datum::from(0),
@@ -118,10 +120,9 @@ pub unsafe fn answer(
 pub struct Call(FunctionCallInfo);
 
 impl Call {
-    /// The argument at `index`, None if it is NULL or not there.
+    /// Returns the argument at `index`; None if it is NULL or missing.
     pub(super) fn value_at(&self, index: usize) -> Option<Value<'_>> {
-        // SAFETY: the index is checked against the number of arguments; the argument is of the type that its
-        // expression has.
+        // SAFETY: the index is checked against the number of arguments; the argument has the type of its expression.
         unsafe {
             let info = &*self.0;
             if index >= info.nargs as usize {
@@ -132,10 +133,10 @@ impl Call {
         }
     }
 
-    /// The actual type of an argument, `Oid::INVALID` where the caller says none. Constants and parameters, which
-    /// most arguments are, tell theirs without a call of the server's.
+    /// Returns the actual type of an argument; `Oid::INVALID` if the call does not determine it. Constants and
+    /// parameters, the usual case, need no call of a server function.
     pub(super) fn type_at(&self, index: usize) -> Oid {
-        // SAFETY: flinfo belongs to the call; the tag of a node says what it is.
+        // SAFETY: flinfo belongs to the call; the tag determines a node's type.
         unsafe {
             let function = (*self.0).flinfo;
             let call = function.as_ref().map_or(null_mut(), |function| function.fn_expr);
@@ -156,9 +157,9 @@ impl Call {
         }
     }
 
-    /// The function that is called, and the collation that it is called with.
+    /// Returns the called function and the collation of the call.
     pub fn function(&self) -> (Oid, Oid) {
-        // SAFETY: flinfo, if there is one, belongs to the call.
+        // SAFETY: flinfo, if not null, belongs to the call.
         unsafe {
             let function = (*self.0).flinfo.as_ref().map_or(Oid::INVALID, |known| known.fn_oid);
             (function, (*self.0).fncollation)
@@ -176,7 +177,7 @@ impl Call {
         }
     }
 
-    /// What fired the trigger whose function this is.
+    /// Returns the trigger event if this is a call of a trigger function.
     pub(super) fn trigger_data(&self) -> Option<&pg_sys::TriggerData> {
         // SAFETY: the context of a trigger's call is a TriggerData node.
         unsafe {
@@ -186,10 +187,10 @@ impl Call {
         }
     }
 
-    /// The one row that a procedure with `N` INOUT parameters gives back.
+    /// Returns the result row of a procedure with `N` INOUT parameters.
     pub fn record<const N: usize>(&self, values: [Option<Value>; N]) -> Value<'_> {
         let mut nulls = values.map(|value| value.is_none());
-        // SAFETY: the description is looked at before it is believed: `N` columns of the values' types.
+        // SAFETY: `checked` makes sure that the descriptor has `N` columns of the values' types.
         unsafe {
             let mut description = null_mut();
             pg_sys::get_call_result_type(self.0, null_mut(), &mut description);
@@ -202,27 +203,27 @@ impl Call {
     }
 }
 
-/// The rows of a function that returns a set, collected before it ends.
+/// Collects the rows of a set-returning function.
 pub struct Output {
     place: Place,
-    /// The columns of the rows that are expected.
+    /// The expected columns of the rows.
     description: pg_sys::TupleDesc,
-    /// The row type that was last found to have these columns.
+    /// The row type that was last compared and has these columns.
     compared: Cell<Option<Version>>,
 }
 
-/// Where the rows go.
+/// Destination of the rows.
 enum Place {
-    /// For the server's FunctionScan.
+    /// A tuplestore for the server's FunctionScan.
     Store(*mut pg_sys::Tuplestorestate),
-    /// For our own node.
+    /// Memory of the extension's own plan node.
     Kept(*mut Kept),
 }
 
 impl Output {
     pub fn open(call: &Call) -> Output {
-        // SAFETY: the server checks that the caller accepts a set; afterwards all pointers are set and
-        // live as long as the query.
+        // SAFETY: the server checks that the caller accepts a set; afterwards all pointers are set and live as long as
+        // the query.
         let (place, description) = unsafe {
             if let Some(kept) = scan::kept(call.0) {
                 (Place::Kept(kept), (*kept).description())
@@ -237,8 +238,8 @@ impl Output {
 
     /// Adds a row of one value.
     pub fn push(&self, value: Value) {
-        // SAFETY: the description has one column of the value's type; what our own node calls gives back jsonb,
-        // if not rows.
+        // SAFETY: the descriptor has one column of the value's type; calls by the extension's own node return jsonb or
+        // rows.
         unsafe {
             match self.place {
                 Place::Kept(kept) => (*kept).push(value.require(types::JSONB)),
@@ -263,7 +264,7 @@ impl Output {
             self.compare(value);
         }
         let row = value.datum();
-        // SAFETY: `row` is a composite value, laid out as its type is described now, and so as is expected.
+        // SAFETY: `row` is a composite value with the current layout of its type, which is the expected one.
         unsafe {
             match self.place {
                 Place::Kept(kept) => (*kept).push(row),
@@ -275,7 +276,7 @@ impl Output {
         }
     }
 
-    /// Refuses a row whose type has not the columns expected: code of users may have altered the table since the
+    /// Refuses a row whose type does not have the expected columns: user code can have altered the table since the
     /// query was planned.
     fn compare(&self, row: Value) {
         row.require_composite();
@@ -285,7 +286,7 @@ impl Output {
         }
     }
 
-    /// Refuses a table whose columns are not those that the query was planned with.
+    /// Refuses a table whose columns differ from the ones that the query was planned with.
     pub fn expects(&self, row: &RowType, queue: &str) -> Result<()> {
         if self.has_columns_of(row) { Ok(()) } else { Err(Error::columns_changed(queue)) }
     }
@@ -299,7 +300,7 @@ impl Output {
     }
 }
 
-/// The datums of the values of a row's columns, of which there are as many.
+/// Returns the datums of a row's values; the row must have exactly these columns.
 ///
 /// # Safety
 /// `description` is null or a valid tuple descriptor.
@@ -321,7 +322,7 @@ unsafe fn checked<const N: usize>(
     let mut number = 0..N;
     values.map(|value| {
         let number = number.next().unwrap_or_default();
-        // SAFETY: the row has as many columns as there are values.
+        // SAFETY: the row has as many columns as `values` has elements.
         let column = unsafe { attribute(description, number).atttypid };
         value.map_or(Datum::from(0), |value| value.require(column))
     })

@@ -1,4 +1,4 @@
-//! The server's functions for access methods, slots and indexes, in the same form for all versions.
+//! Wraps the server's functions for access methods, slots and indexes, with one signature for all versions.
 
 use crate::server::value::Value;
 use crate::server::{foreign, raw};
@@ -6,7 +6,7 @@ use pgrx::pg_sys::{self, Oid};
 use std::ffi::c_int;
 use xqueue_core::row_id::RowId;
 
-/// Insertion by a table's access method.
+/// Inserts a row by a table's access method.
 pub type Insert = unsafe extern "C-unwind" fn(
     pg_sys::Relation,
     *mut pg_sys::TupleTableSlot,
@@ -20,7 +20,7 @@ pub type UpdateIndexes = bool;
 #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
 pub type UpdateIndexes = pg_sys::TU_UpdateIndexes::Type;
 
-/// An update by a table's access method.
+/// Updates a row by a table's access method.
 pub type Update = unsafe extern "C-unwind" fn(
     pg_sys::Relation,
     pg_sys::ItemPointer,
@@ -47,7 +47,7 @@ pub type Lock = unsafe extern "C-unwind" fn(
     *mut pg_sys::TM_FailureData,
 ) -> pg_sys::TM_Result::Type;
 
-/// A deletion by a table's access method.
+/// Deletes a row by a table's access method.
 pub type Delete = unsafe extern "C-unwind" fn(
     pg_sys::Relation,
     pg_sys::ItemPointer,
@@ -59,7 +59,7 @@ pub type Delete = unsafe extern "C-unwind" fn(
     bool,
 ) -> pg_sys::TM_Result::Type;
 
-/// The context in which a state evaluates expressions.
+/// Returns the context in which an executor state evaluates expressions.
 ///
 /// # Safety
 /// `state` is a valid executor state.
@@ -71,7 +71,7 @@ pub unsafe fn per_tuple_context(state: *mut pg_sys::EState) -> *mut pg_sys::Expr
     }
 }
 
-/// Gives back the memory in which a state has evaluated expressions.
+/// Frees the memory in which a state has evaluated expressions.
 ///
 /// # Safety
 /// `state` is a valid executor state, and none of its expressions is being evaluated. To be called within
@@ -81,13 +81,12 @@ pub unsafe fn reset(state: *mut pg_sys::EState) {
     unsafe { raw::MemoryContextReset((*per_tuple_context(state)).ecxt_per_tuple_memory) }
 }
 
-/// The value of a column of a row in a slot; None where there is no row, or no such column (any more).
+/// Returns the value of a column of the row in a slot; None if the slot is empty, or the column does not exist.
 ///
 /// # Safety
 /// `slot` is a valid slot of one of the server's own kinds, and keeps its row while the value is used.
 pub unsafe fn value<'row>(slot: *mut pg_sys::TupleTableSlot, number: i16) -> Option<Value<'row>> {
-    // SAFETY: by the contract of this function; a slot that is not empty raises no error for a column that its
-    // description has.
+    // SAFETY: by the contract of this function; a filled slot raises no error for a column of its descriptor.
     unsafe {
         let oid = foreign::column_type((*slot).tts_tupleDescriptor, number);
         if oid == Oid::INVALID || u32::from((*slot).tts_flags) & pg_sys::TTS_FLAG_EMPTY != 0 {
@@ -102,13 +101,12 @@ pub unsafe fn value<'row>(slot: *mut pg_sys::TupleTableSlot, number: i16) -> Opt
     }
 }
 
-/// The identifier of the transaction that has written the row in a slot; None where a table keeps its rows in another
-/// way than heap.
+/// Returns the identifier of the transaction that wrote the row in a slot; None if the slot does not hold a heap tuple.
 ///
 /// # Safety
-/// As above.
+/// `slot` is a valid slot, and keeps its row while the result is used.
 pub unsafe fn writer(slot: *mut pg_sys::TupleTableSlot) -> Option<u32> {
-    // SAFETY: by the contract of this function; a slot of this kind begins as one of a heap's tuple.
+    // SAFETY: by the contract of this function; a slot of this kind starts with the fields of a heap tuple slot.
     unsafe {
         let is_heap = (*slot).tts_ops == &raw const pg_sys::TTSOpsBufferHeapTuple;
         let tuple = (*slot.cast::<pg_sys::HeapTupleTableSlot>()).tuple;
@@ -116,7 +114,7 @@ pub unsafe fn writer(slot: *mut pg_sys::TupleTableSlot) -> Option<u32> {
     }
 }
 
-/// Where the row in a slot is in its table.
+/// Returns the location of a slot's row in its table.
 ///
 /// # Safety
 /// `slot` is a valid slot.
@@ -127,13 +125,13 @@ pub unsafe fn row_id(slot: *mut pg_sys::TupleTableSlot) -> RowId {
     RowId::new(block, place.ip_posid)
 }
 
-/// Puts the version of a row in a place, or what it was changed to within its page, into a slot, if the snapshot sees
-/// one. First as a scan of an index does it, which makes room in a page that is full of what is dead, but does not
-/// begin at a version that no index leads to.
+/// Fetches into a slot the version of a row that the snapshot sees: the version at this location, or a later one on the
+/// same page. Tries the access of an index scan first, which prunes a page full of dead versions, but does not start at
+/// a version that no index points to.
 ///
 /// # Safety
-/// The table is an open heap on which the caller holds a lock, and which has the block; the slot is one of it, the
-/// snapshot is valid. To be called within a guard.
+/// The table is an open heap on which the caller holds a lock, and which contains the block. The slot belongs to it,
+/// and the snapshot is valid. To be called within a guard.
 pub unsafe fn fetch(
     table: pg_sys::Relation,
     row: RowId,
@@ -173,7 +171,7 @@ pub unsafe fn begin_scan(
     snapshot: pg_sys::Snapshot,
     keys: i32,
 ) -> pg_sys::IndexScanDesc {
-    // SAFETY: by the contract of this function; the scan is not measured.
+    // SAFETY: by the contract of this function; the scan is not instrumented.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
         let scan = raw::index_beginscan(table, index, snapshot, keys, 0);
@@ -183,11 +181,11 @@ pub unsafe fn begin_scan(
     }
 }
 
-/// Adds a row that has just been stored to the indexes of its table. `update`: says which of them an
-/// update has to be added to; None for a new row.
+/// Adds a newly stored row to the indexes of its table. `update`: the indexes to which an update must be added; None
+/// for a new row.
 ///
 /// # Safety
-/// The target's indexes are open and `state` is its state. To be called within a guard.
+/// The target's indexes are open and `state` is its executor state. To be called within a guard.
 pub unsafe fn insert_index_tuples(
     target: *mut pg_sys::ResultRelInfo,
     row: *mut pg_sys::TupleTableSlot,
@@ -195,7 +193,7 @@ pub unsafe fn insert_index_tuples(
     update: Option<UpdateIndexes>,
 ) {
     let (is_update, none, no_list) = (update.is_some(), std::ptr::null_mut(), std::ptr::null_mut());
-    // SAFETY: by the contract of this function; no index of the target puts its check off.
+    // SAFETY: by the contract of this function; no index of the target defers its check.
     unsafe {
         #[cfg(feature = "pg15")]
         if update != Some(false) {

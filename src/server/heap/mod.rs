@@ -1,5 +1,5 @@
-//! Rows of a table changed through its access method and its indexes, as by a statement that fires no
-//! triggers, without what a statement costs before its first row.
+//! Changes rows of a table through its access method and its indexes, with the effect of a statement that fires no
+//! triggers, but without the statement's startup cost.
 
 pub(super) mod access;
 mod open;
@@ -16,45 +16,44 @@ use pgrx::pg_sys::{self, Oid};
 use std::cell::Cell;
 use std::ptr::null_mut;
 
-/// What is kept of a table from one change to the next, until its definition changes. It is good for the
-/// role that was current when it was described, whose rights to call functions have been looked at.
+/// Data about a table that is kept between changes, until its definition changes. It is valid for the role that was
+/// current when it was made, because that role's privileges to call functions were checked.
 pub struct Heap {
     table: Oid,
     state: *mut pg_sys::EState,
     target: *mut pg_sys::ResultRelInfo,
     indexes: Vec<Index>,
-    /// What makes the value of a column that is not given. None if there are defaults that are not to be
-    /// kept.
+    /// The defaults of columns without a given value. None if some of them must not be kept.
     defaults: Option<Vec<Default>>,
-    /// No check calls a function that may do more than look at a row.
+    /// No check calls a function with effects other than reading the row.
     only_looks_at_rows: bool,
-    /// How often functions had changed, which expressions call.
+    /// The number of function changes when the expressions were read.
     changed_functions: u64,
     methods: Methods,
-    /// The row that is being written.
+    /// Slot for the row that is being written.
     row: *mut pg_sys::TupleTableSlot,
-    /// For one that is looked at in its place.
+    /// Slot for a row that is read at its location.
     seen: *mut pg_sys::TupleTableSlot,
     is_open: Cell<bool>,
-    /// An error may have left something half done.
+    /// An error can have left a change incomplete.
     is_broken: Cell<bool>,
 }
 
-/// The default of a column, null if it has none.
+/// The default of a column; null if the column has no default.
 struct Default {
     expression: *mut pg_sys::Node,
-    /// The same, prepared, once it was wanted: to prepare it may fail, or need rights.
+    /// The prepared expression, after its first use. Preparing it can fail, or need privileges.
     prepared: Cell<*mut pg_sys::ExprState>,
 }
 
 /// An index of the table.
 struct Index {
     oid: Oid,
-    /// It is wanted by what the table was last opened for.
+    /// The index is needed for the states that the table was last opened for.
     is_wanted: Cell<bool>,
-    /// It may refuse a row that comes into it, because of the row's values.
+    /// The index can refuse a row that enters it because of the row's values.
     may_refuse: bool,
-    /// The columns of the table that its key is made of.
+    /// The table columns that its key uses.
     key: Vec<i16>,
     /// The comparisons with each of its columns.
     columns: Vec<Comparisons>,
@@ -78,7 +77,7 @@ struct Methods {
 
 impl Methods {
     fn of(relation: &Relation) -> Option<Methods> {
-        // SAFETY: null for what has no storage, else a description that is never freed.
+        // SAFETY: null for a relation without storage, else a descriptor that is never freed.
         let methods = unsafe { (*relation.pointer()).rd_tableam.as_ref()? };
         Some(Methods {
             insert: methods.tuple_insert?,
@@ -90,21 +89,21 @@ impl Methods {
 }
 
 impl Heap {
-    /// None where a statement does more than what is done here. Triggers, rules and row security are
-    /// the caller's to look for.
+    /// Describes a table; None if a statement does more than this module. The caller checks triggers, rules and row
+    /// security.
     pub fn describe(relation: &Relation) -> Option<Heap> {
         let has_generated = || relation.columns().iter().any(|column| column.is_generated);
-        // Other access methods promise less about locks and versions of rows than is relied on here.
+        // Other access methods give weaker guarantees about locks and row versions than this module needs.
         if relation.is_partition() || !relation.is_heap() || has_generated() {
             return None;
         }
         let methods = Methods::of(relation)?;
         let indexes = relation.indexes();
         let description = relation.description();
-        // What is only looked at does not stay in the state's memory.
+        // Temporary data is not allocated in the state's memory.
         let scratch = Scratch::new();
-        // SAFETY: an open table; what is made lives in the state's own memory, which is freed with all
-        // else should this fail, and outlives the call if not.
+        // SAFETY: an open table; everything allocated is in the state's own memory, which is freed completely on
+        // failure and outlives the call otherwise.
         unsafe {
             let checks = |is_so: unsafe fn(*mut pg_sys::Node) -> bool| {
                 scratch.run(|| expression::checks(description).all(|check| is_so(check)))
@@ -124,7 +123,7 @@ impl Heap {
                 changed_functions: callbacks::changed_functions(),
                 methods,
                 row: pg_sys::MakeTupleTableSlot(columns, &raw const pg_sys::TTSOpsVirtual),
-                // With the values of columns that were added since a row was written.
+                // Supplies the values of columns that were added after a row was written.
                 seen: pg_sys::MakeTupleTableSlot(
                     pg_sys::CreateTupleDescCopyConstr(description),
                     &raw const pg_sys::TTSOpsBufferHeapTuple,
@@ -141,13 +140,13 @@ impl Heap {
         }
     }
 
-    /// None if one of the defaults is not to be kept.
+    /// Returns the defaults; None if one of them must not be kept.
     ///
     /// # Safety
     /// The state's memory is current.
     unsafe fn look_up_defaults(relation: &Relation, scratch: &Scratch) -> Option<Vec<Default>> {
-        // SAFETY: by the contract of this function; a type may have a default of its own. What is found in the
-        // scratch is copied before it is freed.
+        // SAFETY: by the contract of this function; a type can have its own default. Data in the scratch memory is
+        // copied before that is freed.
         unsafe {
             let memory = Memory::current();
             let none = || Default { expression: null_mut(), prepared: Cell::new(null_mut()) };
@@ -171,19 +170,19 @@ impl Heap {
         self.defaults.is_some()
     }
 
-    /// Returns whether an update of a row does nothing but that.
+    /// Returns whether checks have no effects other than reading the row.
     pub fn only_looks_at_rows(&self) -> bool {
         self.only_looks_at_rows
     }
 
-    /// Says which indexes may refuse a row that comes into them, because of its values.
+    /// Sets which indexes can refuse a row that enters them because of its values.
     pub fn set_refusing(&mut self, indexes: &[Oid]) {
         for index in &mut self.indexes {
             index.may_refuse = indexes.contains(&index.oid);
         }
     }
 
-    /// Returns whether a change may have to be undone because an index refuses the row.
+    /// Returns whether a change can need a rollback because an index refuses the row.
     pub fn may_refuse(&self) -> bool {
         self.indexes.iter().any(|index| index.may_refuse)
     }
@@ -196,15 +195,15 @@ impl Heap {
         self.indexes.iter().position(|index| index.oid == oid)
     }
 
-    /// False for an index that needs more than an insertion.
+    /// Adds an index; returns false for an index that needs more than an insertion.
     ///
     /// # Safety
     /// The target has room for one more; the state's memory is current.
     unsafe fn add_index(&mut self, oid: Oid, scratch: &Scratch) -> bool {
-        // SAFETY: an index of an open table, which is opened and closed here.
+        // SAFETY: an index of an open table, opened and closed here.
         unsafe {
             let index = pg_sys::index_open(oid, Lock::RowExclusive.mode());
-            // The server keeps what it reads here, and copies it from then on.
+            // The server caches the data that it reads here, and copies it from then on.
             scratch.run(|| {
                 pg_sys::RelationGetIndexExpressions(index);
                 pg_sys::RelationGetIndexPredicate(index);
@@ -226,10 +225,11 @@ impl Heap {
                 columns: columns.collect(),
             });
             pg_sys::index_close(index, pg_sys::NoLock as pg_sys::LOCKMODE);
-            // Other methods keep what they know of the open index from one insertion to the next.
+            // Other access methods keep state of the open index between insertions.
             [pg_sys::BTREE_AM_OID, pg_sys::HASH_AM_OID].contains(&method)
                 && (*info).ii_ExclusionOps.is_null()
-                // The server passes over one that is not, and what is kept here would not learn that it is.
+                // An index that is not ready for inserts rules the direct path out: nothing reports when it becomes
+                // ready.
                 && (*info).ii_ReadyForInserts
                 && (is_checked_at_once || !(*info).ii_Unique)
                 && scratch.run(|| expressions.all(|node| expression::is_of_the_server(node)))
@@ -242,14 +242,15 @@ impl Heap {
         unsafe { pg_sys::ExecutorCheckPerms_hook }.is_some()
     }
 
-    /// Returns whether it may still be used: no function has changed, and no change of a row has failed.
+    /// Returns whether the description can still be used: no function has changed, and no change of a row has failed.
     pub fn is_valid(&self) -> bool {
         let is_changed = self.changed_functions != callbacks::changed_functions();
         !Heap::is_watched() && !is_changed && !self.is_broken.get()
     }
 
-    /// Opens the table, on which the caller holds a lock, and the indexes that what is written belongs to, for changes
-    /// under a fresh snapshot. None while it is open, as within a default that puts into the same queue.
+    /// Opens the table, and the indexes selected by `is_wanted`, for changes under a new snapshot. The caller holds a
+    /// lock on the table. None while it is already open, for example during a default expression that puts into the
+    /// same queue.
     pub fn open(&self, is_wanted: impl Fn(Oid) -> bool) -> Option<Open<'_>> {
         if self.is_open.get() || self.is_broken.get() {
             return None;
@@ -270,7 +271,7 @@ impl Heap {
             (*self.target).ri_RelationDesc = open.relation.pointer();
             pg_guard_ffi_boundary(|| {
                 for (position, Index { oid, is_wanted, .. }) in self.indexes.iter().enumerate() {
-                    // The server's functions pass over what is not open.
+                    // The server's functions skip indexes that are not open.
                     let index = match is_wanted.get() {
                         true => raw::index_open(*oid, Lock::RowExclusive.mode()),
                         false => null_mut(),
@@ -286,7 +287,7 @@ impl Heap {
     }
 }
 
-/// What the server's functions know a table by, with room for its indexes.
+/// Returns the server's description of a target table, with room for its indexes.
 ///
 /// # Safety
 /// The table is open.
@@ -304,10 +305,10 @@ unsafe fn target(table: pg_sys::Relation, indexes: usize) -> *mut pg_sys::Result
     }
 }
 
-/// The columns of a table that the key of an index is made of.
+/// Returns the table columns that the key of an index uses.
 ///
 /// # Safety
-/// The description of an index of the table.
+/// `info` describes an index of the table.
 unsafe fn key(info: *mut pg_sys::IndexInfo) -> Vec<i16> {
     // SAFETY: by the contract of this function.
     unsafe {
@@ -320,9 +321,9 @@ unsafe fn key(info: *mut pg_sys::IndexInfo) -> Vec<i16> {
 }
 
 /// # Safety
-/// An open btree index, a column of it from 0; the memory is current in which the functions are kept.
+/// An open btree index and a column of it, counted from 0; the current memory context keeps the functions.
 unsafe fn comparisons(index: pg_sys::Relation, column: usize) -> Comparisons {
-    // SAFETY: by the contract of this function; a btree family has these operators for its types.
+    // SAFETY: by the contract of this function; a btree operator family has these operators for its types.
     unsafe {
         let family = *(*index).rd_opfamily.add(column);
         let oid = *(*index).rd_opcintype.add(column);
@@ -343,7 +344,7 @@ unsafe fn comparisons(index: pg_sys::Relation, column: usize) -> Comparisons {
 impl Drop for Heap {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // SAFETY: the state is known only here; the row is in its memory.
+            // SAFETY: no other reference to the state exists; the row is in its memory.
             unsafe { pg_sys::FreeExecutorState(self.state) }
         }
     }

@@ -1,4 +1,4 @@
-//! Changes of the rows of a table that is open for them.
+//! Changes rows of a table that is open for changes.
 
 mod found;
 mod refused;
@@ -20,11 +20,11 @@ use xqueue_core::row_id::RowId;
 pub struct Open<'heap> {
     pub(super) heap: &'heap Heap,
     pub(super) relation: Relation,
-    /// Null where an index is not open.
+    /// Null for an index that is not open.
     pub(super) indexes: Vec<Cell<pg_sys::Relation>>,
     /// A row has been changed.
     pub(super) has_changed: Cell<bool>,
-    /// So many blocks the table has at least.
+    /// A lower bound of the table's number of blocks.
     pub(super) blocks: Cell<u32>,
 }
 
@@ -36,8 +36,8 @@ impl Drop for Open<'_> {
             self.heap.is_broken.set(true);
             return;
         }
-        // SAFETY: pushed and opened in `open`; the locks stay until the end of the transaction. What the
-        // last row has needed is not kept.
+        // SAFETY: pushed and opened in `open`; the locks stay until the end of the transaction. Memory used for the
+        // last row is freed.
         unsafe {
             pg_guard_ffi_boundary(|| {
                 raw::clear(self.heap.row);
@@ -67,11 +67,11 @@ pub enum Is {
 }
 
 impl Bound<'_> {
-    /// No value.
+    /// Matches NULL.
     pub const NULL: Bound<'static> = Bound { is: Is::Null, value: Value::NONE };
 }
 
-/// Whether a scan goes on.
+/// Whether a scan continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
     GoesOn,
@@ -79,7 +79,7 @@ pub enum Scan {
 }
 
 impl Open<'_> {
-    /// Inserts a row of the values given and the defaults of the other columns, and gives it back.
+    /// Inserts a row with the given values and the defaults of the other columns, and returns it.
     pub fn insert<'a, 'to>(
         &self,
         given: impl Iterator<Item = &'a (i16, Option<Value<'a>>)> + Clone,
@@ -93,7 +93,7 @@ impl Open<'_> {
             }
         });
         let values: Vec<Option<Datum>> = values.collect();
-        // SAFETY: the table is open, and so are its indexes; the row is one of the table.
+        // SAFETY: the table and its indexes are open; the slot belongs to the table.
         unsafe {
             pgrx::check_for_interrupts!();
             let (relation, insert) = (self.relation.pointer(), self.heap.methods.insert);
@@ -106,34 +106,33 @@ impl Open<'_> {
         }
     }
 
-    /// The datum of a value for a column; an error if it is of another type.
+    /// Returns the datum of a value for a column; an error if its type differs.
     fn datum_for(&self, number: i16, value: Value) -> Datum {
-        // SAFETY: the description of an open table.
+        // SAFETY: the descriptor belongs to an open table.
         value.require(unsafe { foreign::column_type(self.relation.description(), number) })
     }
 
-    /// A row in a slot as a composite value.
+    /// Returns the row in a slot as a composite value.
     ///
     /// # Safety
     /// The slot holds a row of the table. To be called within a guard.
     unsafe fn record<'to>(&self, row: *mut pg_sys::TupleTableSlot) -> Value<'to> {
-        // SAFETY: by the contract of this function; the row's description is that of the table.
+        // SAFETY: by the contract of this function; the slot has the table's descriptor.
         unsafe {
             let row_type = (*self.relation.description()).tdtypeid;
             Value::new(raw::ExecFetchSlotHeapTupleDatum(row), row_type)
         }
     }
 
-    /// Shows `see` the rows that an index leads to, in its order, for as long as it wants. The index is opened if it is
-    /// not open yet.
+    /// Passes rows to `see` in the order of an index, until it ends the scan. Opens the index if necessary.
     pub fn scan(&self, index: Oid, bounds: &[Bound], mut see: impl FnMut(&Found) -> Scan) {
         let Some(position) = self.heap.position(index) else { return };
         let columns = &self.heap.indexes[position].columns;
         let index = self.open_index(position);
         let table = self.relation.description();
         let keys = (1..).zip(bounds).zip(columns);
-        // SAFETY: the table and the index are open; everything is ended before they are closed, after
-        // an error by the end of the (sub)transaction.
+        // SAFETY: the table and the index are open. The scan ends before they are closed; after an error the end of the
+        // (sub)transaction ends it.
         unsafe {
             let keys =
                 keys.map(|((number, bound), column)| key(table, index, number, bound, column));
@@ -161,26 +160,26 @@ impl Open<'_> {
         }
     }
 
-    /// The index in a position of the table's list, opened if need be.
+    /// Returns the index at a position of the table's list; opens it if necessary.
     fn open_index(&self, position: usize) -> pg_sys::Relation {
         let index = &self.indexes[position];
         if index.get().is_null() {
             let oid = self.heap.indexes[position].oid;
-            // SAFETY: the table's lock keeps its indexes; it is closed with the table.
+            // SAFETY: the lock on the table keeps its indexes; the index is closed with the table.
             index.set(unsafe { pg_sys::index_open(oid, Lock::RowExclusive.mode()) });
         }
         index.get()
     }
 
-    /// Where the row was written that was written last.
+    /// Returns the location of the row written last.
     pub fn written_id(&self) -> RowId {
-        // SAFETY: the slot is this table's while it is open.
+        // SAFETY: the slot belongs to this table while it is open.
         unsafe { access::row_id(self.heap.row) }
     }
 
-    /// Has the next looks see what has been committed until now.
+    /// Makes changes visible that have been committed until now.
     pub fn renew_snapshot(&self) {
-        // SAFETY: the snapshot was pushed as the table was opened, and no scan is in progress.
+        // SAFETY: the snapshot was pushed when the table was opened, and no scan is in progress.
         unsafe {
             pg_guard_ffi_boundary(|| {
                 raw::PopActiveSnapshot();
@@ -190,12 +189,12 @@ impl Open<'_> {
         }
     }
 
-    /// Shows `see` the version of a row in a place, if there is one and the snapshot sees it.
+    /// Passes the version of a row at a location to `see`, if the snapshot sees it.
     pub fn see_at(&mut self, row: RowId, see: impl FnOnce(&Found)) {
         pgrx::check_for_interrupts!();
         let (relation, slot) = (self.relation.pointer(), self.heap.seen);
-        // SAFETY: the table is open, which keeps the server from cutting off blocks; the place is looked for only where
-        // it has one. The slot is one of the table, and empty: it is filled only here.
+        // SAFETY: the table is open, which keeps the server from truncating blocks, and only existing blocks are read.
+        // The slot belongs to the table and is empty, because it is filled only here.
         unsafe {
             let is_seen = pg_guard_ffi_boundary(|| {
                 if row.block() >= self.blocks.get() {
@@ -212,17 +211,17 @@ impl Open<'_> {
         }
     }
 
-    /// Raises 23505 if a unique index has another row with the values of the one that was written last.
+    /// Raises 23505 if a unique index contains another row with the values of the row written last.
     pub fn require_unique(&self, index: Oid) {
-        // SAFETY: what was written last is a row of the table, which is open.
+        // SAFETY: the slot holds a row of the open table.
         unsafe { unique::require_of(&self.relation, index, self.heap.row) }
     }
 
-    /// The default of a column.
+    /// Evaluates the default of a column.
     fn evaluated(&self, default: &Default, number: i16) -> Option<Datum> {
         let mut is_null = false;
-        // SAFETY: prepared with this state; an expression that was prepared has its function. What it
-        // gives may be open to changes, of which there are none any more.
+        // SAFETY: prepared with this state; a prepared expression has its function. The result can be a read-write
+        // expanded object; nobody modifies it after this.
         unsafe {
             if default.prepared.get().is_null() {
                 let expression = default.expression.cast();
@@ -243,13 +242,12 @@ impl Open<'_> {
         }
     }
 
-    /// Adds the row, by which another was updated, to the indexes; to one of them without a look whether
-    /// it is unique there.
+    /// Adds the new version of an updated row to the indexes; to the index `unchecked` without its uniqueness check.
     ///
-    /// Before the server splits a full page of an index, it looks for versions that are dead where it is told that the
-    /// key stays as it is: in the indexes that these changes leave so, as it would find out by itself. In the others
-    /// for the first row of a call: of tasks that are taken one by one the entries are dead soon, of many at once none
-    /// is yet.
+    /// Before the server splits a full page of an index, it deletes dead versions if it is told that the key is
+    /// unchanged. It is told so for the indexes whose keys these changes leave alone, as the executor would determine
+    /// itself. For the other indexes it is told so for the first row of a call only. If tasks are taken one by one,
+    /// their old entries are soon dead; if many are taken in one call, they are all still live.
     ///
     /// # Safety
     /// The row has been stored. To be called within a guard.
@@ -271,7 +269,7 @@ impl Open<'_> {
                     is_first || !changes.iter().any(|(column, _)| index.key.contains(column));
             }
             let open = |position| (*target).ri_IndexRelationDescs.add(position);
-            // The server's functions pass over what is not open.
+            // The server's functions skip indexes that are not open.
             let unchecked =
                 unchecked.map(|position| (position, open(position).replace(null_mut())));
             access::insert_index_tuples(target, row, state, Some(indexes));
@@ -284,7 +282,7 @@ impl Open<'_> {
         }
     }
 
-    /// Fills in the row and checks it.
+    /// Stores the values in the row's slot and checks the constraints.
     ///
     /// # Safety
     /// There is a value for each column. To be called within a guard.
@@ -300,10 +298,10 @@ impl Open<'_> {
         }
     }
 
-    /// Fills in the row.
+    /// Stores the values in the row's slot.
     ///
     /// # Safety
-    /// As above.
+    /// There is a value for each column. To be called within a guard.
     unsafe fn store(&self, values: &[Option<Datum>]) -> *mut pg_sys::TupleTableSlot {
         let row = self.heap.row;
         // SAFETY: the row has room for all columns.
@@ -336,7 +334,7 @@ unsafe fn key(
         Is::Null => return null_key(number),
     };
     let mut key = pg_sys::ScanKeyData::default();
-    // SAFETY: by the contract of this function; the value is of the column's type, the function's description is
+    // SAFETY: by the contract of this function; the value has the column's type, and the function's description is
     // copied.
     unsafe {
         let value = bound.value.require(column_type(index, number, table));
@@ -354,12 +352,12 @@ unsafe fn key(
     key
 }
 
-/// The test of a column of an index for NULL.
+/// Returns the scan key that tests a column of an index for NULL.
 pub(in crate::server) fn null_key(number: usize) -> pg_sys::ScanKeyData {
     let mut key = pg_sys::ScanKeyData::default();
     let flags = pg_sys::SK_ISNULL | pg_sys::SK_SEARCHNULL;
     let (none, number) = (Oid::INVALID, number as i16);
-    // SAFETY: fills in the key; without a function nothing is looked up.
+    // SAFETY: fills in the key; without a function there is no lookup.
     unsafe {
         let value = Datum::from(0);
         pg_sys::ScanKeyEntryInitialize(&mut key, flags as i32, number, 0, none, none, none, value);
@@ -367,7 +365,7 @@ pub(in crate::server) fn null_key(number: usize) -> pg_sys::ScanKeyData {
     key
 }
 
-/// The type of the values that a column of an index is made of. What it holds may be of another.
+/// Returns the type of the values that a column of an index is computed from. The index can store another type.
 ///
 /// # Safety
 /// The index of the table is open and has a column of this number (from 1).
@@ -385,10 +383,10 @@ pub(in crate::server) unsafe fn column_type(
     }
 }
 
-/// The row that was written last.
+/// The row written last.
 impl Row for Open<'_> {
     fn value(&self, number: i16) -> Option<Value<'_>> {
-        // SAFETY: the slot is this table's while it is open.
+        // SAFETY: the slot belongs to this table while it is open.
         unsafe { access::value(self.heap.row, number) }
     }
 }
