@@ -23,7 +23,7 @@ functions! {
     );
 }
 
-// SAFETY: the declarations match the server's headers; pgrx has none to compare them with. "C-unwind", because these
+// SAFETY: the declarations match the server's headers; pgrx has no declarations to compare them with. "C-unwind", because these
 // functions can raise an error, which callers turn into a panic with `pg_guard_ffi_boundary`.
 unsafe extern "C-unwind" {
     pub static max_prepared_xacts: c_int;

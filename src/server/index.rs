@@ -7,37 +7,37 @@ use crate::server::value::Value;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ffi::CString;
 
-/// Maximum number of bytes in which an expression is stored; a longer one is not read.
+/// Maximum number of bytes of a stored expression; longer ones are not read.
 pub(super) const STORED: usize = 16 << 10;
 
-/// A valid btree index in the default order of its columns, without others that are only included.
+/// A valid btree index in the default order of its columns, without INCLUDE columns.
 pub struct Index {
     pub oid: Oid,
     /// Numbers of the columns, 0 for an expression.
     pub columns: Vec<i16>,
-    /// The expressions, as the server shows them.
+    /// The expressions, deparsed by the server.
     pub expressions: String,
-    /// What rows it holds, as the server shows it, if not all.
+    /// The predicate, deparsed by the server; None if the index contains all rows.
     pub predicate: Option<String>,
     pub is_unique: bool,
-    /// Rows older than the index may be missing for snapshots that still see them.
+    /// The index can lack older rows that some snapshots still see.
     pub lacks_old_rows: bool,
 }
 
-/// The valid btree indexes of a table that have the default order. Asks no privileges, and opens none of them.
+/// Returns the valid btree indexes of a table that have the default order. Checks no privileges and opens no index.
 pub fn of(relation: &Relation) -> Vec<Index> {
     let describe = |oid| Entry::of(oid)?.describe(relation);
     relation.indexes().into_iter().filter_map(describe).collect()
 }
 
-/// The columns of each index of a table that refuses two equal rows immediately. No index is opened or locked.
+/// Returns the columns of each index of the table that refuses two equal rows immediately. Opens and locks no index.
 pub fn keys(relation: &Relation) -> Vec<Vec<i16>> {
     let columns = |oid| Entry::of(oid)?.key();
     relation.indexes().into_iter().filter_map(columns).collect()
 }
 
-/// An index as the catalogue has it, released on drop. The index is not opened, because its owner may have locked it; a
-/// lock on its table keeps it from being dropped.
+/// An index's catalog row, released on drop. The index is not opened, because its owner can have locked it; a lock on
+/// the table keeps it from being dropped.
 struct Entry(pg_sys::HeapTuple);
 
 impl Entry {
@@ -54,7 +54,7 @@ impl Entry {
         unsafe { &*pg_sys::GETSTRUCT(self.0).cast() }
     }
 
-    /// A column of pg_index that may be NULL or is of no fixed length.
+    /// Returns a column of pg_index that can be NULL or has no fixed length.
     fn attribute(&self, number: u32) -> Option<Datum> {
         let mut is_null = false;
         // SAFETY: a row of pg_index, and a column of it.
@@ -63,13 +63,13 @@ impl Entry {
         (!is_null).then_some(datum)
     }
 
-    /// A column of pg_index that is a vector.
+    /// Returns a column of pg_index that is a vector.
     ///
     /// # Safety
-    /// Its values are of this type.
+    /// The elements of the column have type `T`.
     unsafe fn vector<T: Copy>(&self, number: u32) -> Vec<T> {
         let Some(datum) = self.attribute(number) else { return vec![] };
-        // SAFETY: all vectors are alike but for their values, of which there are as many as it says.
+        // SAFETY: all vector types differ only in their elements; `dim1` is their number.
         unsafe {
             let vector = &*datum.cast_mut_ptr::<pg_sys::oidvector>();
             let values = vector.values.as_ptr().cast::<T>();
@@ -77,17 +77,18 @@ impl Entry {
         }
     }
 
-    /// The expression in a column of pg_index, as the server shows it.
+    /// Returns the expression in a column of pg_index, deparsed by the server.
     fn shown(&self, number: u32) -> Option<String> {
-        // SAFETY: the columns that hold expressions hold them as text.
+        // SAFETY: the columns with expressions contain them as text.
         let tree = self.attribute(number)?;
-        // SAFETY: as above. What is longer than any of ours is none of ours, and takes long to show.
+        // SAFETY: as above. An expression longer than any that the extension makes does not match, and takes long to
+        // deparse.
         let is_long = unsafe { pg_sys::toast_raw_datum_size(tree) } > STORED;
         let shown = || unsafe { shown_tree(tree, self.form().indrelid) };
         if is_long { Some(String::new()) } else { shown() }
     }
 
-    /// The columns of an index that refuses two equal rows immediately; None of another one.
+    /// Returns the columns of an index that refuses two equal rows immediately; None for other indexes.
     fn key(&self) -> Option<Vec<i16>> {
         let form = self.form();
         // SAFETY: a vector of this type.
@@ -101,7 +102,7 @@ impl Entry {
 
     fn describe(&self, table: &Relation) -> Option<Index> {
         let form = self.form();
-        // SAFETY: vectors of these types, the first with an entry for each column, the others for each of the key.
+        // SAFETY: vectors of these types; the first has an entry for each column, the others for each key column.
         let (columns, flags, classes, collations) = unsafe {
             (
                 self.vector::<i16>(pg_sys::Anum_pg_index_indkey),
@@ -111,7 +112,7 @@ impl Entry {
             )
         };
         let is_in_default_order = |key: usize| {
-            // What an index stores of a column is not always of the column's type.
+            // The stored type of an index column can differ from the table column's type.
             let ordered = match columns[key] {
                 ..=0 => (form.indexrelid, key as i16 + 1),
                 number => (table.oid(), number),
@@ -144,7 +145,7 @@ impl Drop for Entry {
     }
 }
 
-/// The access method of an index.
+/// Returns the access method of an index.
 fn method(index: Oid) -> Option<Oid> {
     let cache = pg_sys::SysCacheIdentifier::RELOID as i32;
     // SAFETY: a look-up; the row is released once it has been read.
@@ -159,11 +160,11 @@ fn method(index: Oid) -> Option<Oid> {
     }
 }
 
-/// Returns whether an index orders a column, or the value of an expression, as its type and collation say. `ordered`:
-/// the relation that has it, and its number there.
+/// Returns whether an index orders a column, or the value of an expression, by the default of its type and collation.
+/// `ordered`: the relation that has the column, and the column's number.
 fn has_default_order((relation, number): (Oid, i16), class: Oid, collation: Oid) -> bool {
     let (mut of_type, mut modifier, mut own_collation) = (Oid::INVALID, 0, Oid::INVALID);
-    // SAFETY: look-ups; the index and its table are there, as the table is locked.
+    // SAFETY: look-ups; the lock on the table keeps the index and the table.
     unsafe {
         pg_sys::get_atttypetypmodcoll(
             relation,
@@ -180,24 +181,24 @@ fn has_default_order((relation, number): (Oid, i16), class: Oid, collation: Oid)
     }
 }
 
-/// What the catalogue says of an index.
+/// An index's properties, read from the catalogs.
 pub(super) struct Stored {
-    /// The expressions and the predicate; None for what is too long to be cheap.
+    /// The expressions and the predicate; None for one that is too long to be cheap.
     pub(super) expressions: Vec<Option<*mut pg_sys::Node>>,
-    /// A btree or hash index with operator classes of the server's own, whose check, if it has one, is for equal values
-    /// and at once: the direct path can add rows to it.
+    /// A btree or hash index with operator classes of the server. Its constraint, if it has one, is immediate and for
+    /// equal values. The direct path can add rows to it.
     pub(super) is_simple: bool,
-    /// Numbers of the columns of its key, 0 for an expression.
+    /// Numbers of its key columns, 0 for an expression.
     pub(super) key: Vec<i16>,
-    /// The same of all its columns, with those that are only included.
+    /// Numbers of all its columns, with INCLUDE columns.
     pub(super) columns: Vec<i16>,
-    /// It compares a new row with others: it is unique, or excludes some.
+    /// It compares a new row with others: it is unique, or enforces an exclusion constraint.
     pub(super) compares_rows: bool,
-    /// It has operator classes of users.
+    /// It uses operator classes of users.
     pub(super) calls_users: bool,
 }
 
-/// An index as it is stored.
+/// Reads an index from the catalogs.
 pub(super) fn stored(index: Oid) -> Option<Stored> {
     let entry = Entry::of(index)?;
     // SAFETY: the text of an expression.
@@ -228,12 +229,12 @@ pub(super) fn stored(index: Oid) -> Option<Stored> {
     Some(Stored { expressions, is_simple, key, columns, compares_rows, calls_users })
 }
 
-/// Returns a condition or an expression over a table's columns, given as SQL, as the server would show it in the
-/// definition of an index: parsed, resolved and deparsed by the server itself.
+/// Returns an SQL expression over a table's columns in the form that the server uses in index definitions: parsed,
+/// resolved and deparsed by the server itself.
 pub fn shown_expression(relation: &Relation, sql: &str) -> String {
     let sql = CString::new(format!("SELECT {sql}")).unwrap_or_default();
-    // SAFETY: the parser gives a list of one SELECT with one target; the table is open, and the state lives until it is
-    // freed.
+    // SAFETY: the parser returns a list of one SELECT with one target; the table is open, and the state lives until it
+    // is freed.
     unsafe {
         let statements = pg_sys::raw_parser(sql.as_ptr(), pg_sys::RawParseMode::RAW_PARSE_DEFAULT);
         let select =
@@ -260,7 +261,7 @@ pub fn shown_expression(relation: &Relation, sql: &str) -> String {
     }
 }
 
-/// Returns a stored expression over a table's columns as the server shows it.
+/// Returns a stored expression over a table's columns, deparsed by the server.
 ///
 /// # Safety
 /// `tree` is the text of a node tree.
@@ -268,6 +269,6 @@ unsafe fn shown_tree(tree: Datum, table: Oid) -> Option<String> {
     let arguments = [Some(tree), Some(Datum::from(table))];
     // SAFETY: by the contract of this function; the server's function for such an expression.
     let text = unsafe { pgrx::direct_function_call_as_datum(pg_sys::pg_get_expr, &arguments) }?;
-    // SAFETY: it gives a text.
+    // SAFETY: the result is a text.
     Some(unsafe { Value::new(text, types::TEXT) }.to_text())
 }

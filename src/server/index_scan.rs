@@ -1,6 +1,6 @@
-//! Scans of the indexes of tables that run no user code and know no row security: what an index orders is compared by
-//! the functions of its operator classes, which only superusers make; its expressions and its predicate are not
-//! evaluated, so that a caller looks at each row itself.
+//! Index scans that run no user code and ignore row security. Rows are compared by the functions of operator classes,
+//! which only superusers create. The expressions and the predicate of an index are not evaluated; the caller checks
+//! each row itself.
 
 use crate::server::heap::{Bound, Is, access, column_type, null_key};
 use crate::server::relation::{Lock, Relation, Snapshot};
@@ -10,8 +10,8 @@ use pgrx::pg_sys::{self, Oid};
 use std::ptr::null_mut;
 
 impl Relation {
-    /// Sees the rows that a btree index of the table leads to, in its order, and that `snapshot` sees: those
-    /// whose first columns in the index keep within the bounds. Ends when `see` says false.
+    /// Passes rows to `see` in the order of a btree index of the table: the rows visible to `snapshot` whose first
+    /// index columns are within the bounds. Ends when `see` returns false.
     pub fn scan_by(
         &self,
         index: Oid,
@@ -19,7 +19,7 @@ impl Relation {
         snapshot: &Snapshot,
         mut see: impl FnMut(&Tuple) -> bool,
     ) {
-        // SAFETY: the table is open and the index is one of it; the snapshot is registered; each row is valid until
+        // SAFETY: the table is open and the index belongs to it; the snapshot is registered; each row is valid until
         // the next one is fetched. After an error the end of the (sub)transaction closes everything.
         unsafe {
             let index = pg_sys::index_open(index, Lock::AccessShare.mode());
@@ -52,10 +52,10 @@ impl Relation {
     }
 }
 
-/// The comparison of a column of an index, from 0, with a bound.
+/// Returns the scan key that compares a column of an index, counted from 0, with a bound.
 ///
 /// # Safety
-/// `index` is an open btree index of the table, with so many columns.
+/// `index` is an open btree index of the table and has this column.
 unsafe fn key(
     table: &Relation,
     index: pg_sys::Relation,
@@ -69,8 +69,8 @@ unsafe fn key(
         Is::Null => return null_key(column + 1),
     };
     let mut key = pg_sys::ScanKeyData::default();
-    // SAFETY: by the contract of this function; a btree family has these operators for its types, and the value is of
-    // the column's.
+    // SAFETY: by the contract of this function; a btree operator family has these operators for its types, and the
+    // value has the column's type.
     unsafe {
         let value = bound.value.require(column_type(index, column + 1, table.description()));
         let family = *(*index).rd_opfamily.add(column);

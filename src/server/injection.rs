@@ -1,5 +1,5 @@
-//! Points at which tests hold a process, which makes races repeatable: the server's own injection points,
-//! in builds with the feature `injection_points` for PostgreSQL 18. Elsewhere there is nothing.
+//! Points at which tests stop a process, which makes races repeatable: the server's own injection points, in builds
+//! with the feature `injection_points` for PostgreSQL 18. Other builds have no such points.
 
 use std::ffi::CStr;
 
@@ -9,12 +9,12 @@ pub fn point(name: &CStr) {
     use std::ffi::{c_char, c_void};
     use std::ptr::null_mut;
 
-    // SAFETY: the declaration is that of utils/injection_point.h; "C-unwind" since it may raise an error,
-    // which becomes a panic.
+    // SAFETY: the declaration matches utils/injection_point.h; "C-unwind", because it can raise an error, which becomes
+    // a panic.
     unsafe extern "C-unwind" {
         fn InjectionPointRun(name: *const c_char, argument: *mut c_void);
     }
-    // SAFETY: the name outlives the call; what is attached there wants no argument.
+    // SAFETY: the name outlives the call; callbacks attached there take no argument.
     unsafe { pg_guard_ffi_boundary(|| InjectionPointRun(name.as_ptr(), null_mut())) }
 }
 

@@ -1,4 +1,4 @@
-//! Casts to json of types that users define. The server's conversion to jsonb calls them, with the rights of whoever
+//! Casts of user-defined types to json. The server's conversion to jsonb calls them with the rights of the role that
 //! converts.
 
 use crate::server::row_type::RowType;
@@ -6,7 +6,7 @@ use crate::server::{catalog, types, user};
 use pgrx::pg_sys::{self, Oid};
 use std::collections::HashSet;
 
-/// What a conversion to jsonb calls: the worst of it, if it is several.
+/// The code that a conversion to jsonb calls; the least trusted if it calls several functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Calls {
     Nothing,
@@ -16,7 +16,8 @@ pub enum Calls {
     Foreign,
 }
 
-/// Returns what converting a value of a type calls, as things are now: casts are made at any time.
+/// Returns the code that converting a value of a type calls. Casts can be created at any time, so the result is valid
+/// only now.
 pub fn calls(oid: Oid) -> Calls {
     let oid = element(oid);
     if !is_row(oid) {
@@ -34,18 +35,18 @@ pub fn calls(oid: Oid) -> Calls {
     worst
 }
 
-/// Returns the type that remains of a type without its domains and arrays, which never changes.
+/// Returns a type stripped of domains and arrays, which never changes.
 pub fn element(oid: Oid) -> Oid {
     let base = types::base_type(oid);
     types::element_type(base).map_or(base, element)
 }
 
-/// Returns whether users have defined a type.
+/// Returns whether a type is defined by users.
 pub fn is_of_users(oid: Oid) -> bool {
     u32::from(oid) >= pg_sys::FirstNormalObjectId
 }
 
-/// Columns are added to composite types at any time.
+/// Returns whether a type is composite and user-defined; such a type can get new columns at any time.
 fn is_row(oid: Oid) -> bool {
     is_of_users(oid) && types::is_composite(oid)
 }
@@ -56,7 +57,7 @@ fn calls_of_simple(oid: Oid) -> Calls {
     }
     let mut function = Oid::INVALID;
     let explicit = pg_sys::CoercionContext::COERCION_EXPLICIT;
-    // SAFETY: a look-up, as the conversion makes it; the function is written.
+    // SAFETY: the same look-up as in the conversion; it fills in `function`.
     let path = unsafe { pg_sys::find_coercion_pathway(types::JSON, oid, explicit, &mut function) };
     if path != pg_sys::CoercionPathType::COERCION_PATH_FUNC || function == Oid::INVALID {
         return Calls::Nothing;

@@ -1,4 +1,4 @@
-//! jsonb values: their text, their shape, without building them up in Rust.
+//! Text, shape, members and elements of jsonb values, without building them up in Rust.
 
 use crate::server::value::Value;
 use crate::server::{raw, types};
@@ -8,10 +8,10 @@ use std::ffi::{CStr, CString};
 use std::marker::PhantomData;
 use std::ptr::null_mut;
 
-/// The value uncompressed and in one piece, so that later looks at it need not make it so.
+/// Returns the value uncompressed and contiguous, so that later reads need not do that again.
 pub fn unpacked(json: Value) -> Value {
     let datum = json.require(types::JSONB);
-    // SAFETY: a jsonb value is a varlena; what is made of it is as well.
+    // SAFETY: a jsonb value is a varlena, and so is the result.
     unsafe {
         match pgrx::varlena::varatt_is_4b_u(datum.cast_mut_ptr()) {
             true => json,
@@ -20,7 +20,7 @@ pub fn unpacked(json: Value) -> Value {
     }
 }
 
-/// What a jsonb value is at its top.
+/// Kind of a jsonb value at its top level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     Object,
@@ -28,9 +28,9 @@ pub enum Shape {
     Scalar,
 }
 
-/// The top of a jsonb value. A scalar is stored as an array of one element.
+/// Returns the kind of a jsonb value. A scalar is stored as an array of one element.
 pub fn shape(json: Value) -> Shape {
-    // SAFETY: the container lives while it is looked at.
+    // SAFETY: the container is live while it is read.
     let header = unsafe { (*container(json)).header };
     match header {
         header if header & pg_sys::JB_FOBJECT != 0 => Shape::Object,
@@ -39,7 +39,7 @@ pub fn shape(json: Value) -> Shape {
     }
 }
 
-/// A member of a jsonb object, and as alive as that.
+/// A member of a jsonb object; borrows from that object.
 pub struct Member<'m> {
     pub name: String,
     value: pg_sys::JsonbValue,
@@ -51,27 +51,27 @@ impl Member<'_> {
         self.value.type_ == pg_sys::jbvType::jbvNull
     }
 
-    /// An array or an object.
+    /// Returns whether the member is an array or an object.
     pub fn is_nested(&self) -> bool {
         self.value.type_ == pg_sys::jbvType::jbvBinary
     }
 
-    /// The member's value as a jsonb value of its own.
+    /// Returns the member as a separate jsonb value.
     pub fn to_jsonb<'to>(&self) -> Value<'to> {
-        // SAFETY: the value was filled in by the iterator; it is copied.
+        // SAFETY: the iterator has filled in the value; it is copied.
         unsafe { made(pg_sys::JsonbValueToJsonb(std::ptr::from_ref(&self.value).cast_mut())) }
     }
 
-    /// The member's value as text, a string without its quotes.
+    /// Returns the member as text, a string without its quotes.
     pub fn text(&self) -> String {
-        // SAFETY: the value was filled in by the iterator.
+        // SAFETY: the iterator has filled in the value.
         unsafe { value_text(&self.value) }
     }
 }
 
-/// The members of a jsonb object.
+/// Returns the members of a jsonb object.
 pub fn members(json: Value) -> Vec<Member> {
-    // SAFETY: the iterator only reads the value, and gives nested ones as they lie in it.
+    // SAFETY: the iterator only reads the value, and returns nested values by reference.
     unsafe {
         let container = container(json);
         let mut iterator: *mut pg_sys::JsonbIterator = null_mut();
@@ -97,9 +97,9 @@ pub fn members(json: Value) -> Vec<Member> {
     }
 }
 
-/// The elements of a jsonb array, each as a jsonb value of its own.
+/// Returns the elements of a jsonb array, each as a separate jsonb value.
 pub fn elements<'to>(json: Value) -> Vec<Value<'to>> {
-    // SAFETY: the iterator reads the value, and gives nested ones as they lie in it, which are then copied.
+    // SAFETY: the iterator reads the value, and returns nested values by reference, which are then copied.
     unsafe {
         let mut iterator = pg_sys::JsonbIteratorInit(container(json));
         let mut value = pg_sys::JsonbValue::default();
@@ -114,7 +114,7 @@ pub fn elements<'to>(json: Value) -> Vec<Value<'to>> {
     }
 }
 
-/// A value as `to_jsonb` makes it, a row as an object; it calls the cast of a type that users define.
+/// Converts a value to jsonb like `to_jsonb`, a row to an object. Calls the cast of a user-defined type.
 pub fn of<'to>(value: Value) -> Value<'to> {
     let mut argument = pg_sys::Const { consttype: value.type_oid(), ..Default::default() };
     argument.xpr.type_ = pg_sys::NodeTag::T_Const;
@@ -124,8 +124,8 @@ pub fn of<'to>(value: Value) -> Value<'to> {
     let mut call = pg_sys::FuncExpr { args: &raw mut arguments, ..Default::default() };
     call.xpr.type_ = pg_sys::NodeTag::T_FuncExpr;
     let mut info = pg_sys::FmgrInfo::default();
-    // SAFETY: the function learns the type of its argument, which is the value's, from the expression of its call, and
-    // looks at nothing else of that.
+    // SAFETY: the function takes the type of its argument from the expression of its call, which has the value's type,
+    // and uses no other part of the expression.
     unsafe {
         pg_sys::fmgr_info(pg_sys::F_TO_JSONB.into(), &mut info);
         info.fn_expr = (&raw mut call).cast();
@@ -134,9 +134,9 @@ pub fn of<'to>(value: Value) -> Value<'to> {
     }
 }
 
-/// A jsonb array of these values.
+/// Returns a jsonb array of these values.
 pub fn array<'to>(values: &[Value]) -> Value<'to> {
-    // SAFETY: each value is given as it lies, and copied in the end.
+    // SAFETY: each value is passed by reference, and copied in the end.
     unsafe {
         let mut state = std::ptr::null_mut();
         let begin = pg_sys::JsonbIteratorToken::WJB_BEGIN_ARRAY;
@@ -156,14 +156,14 @@ pub fn array<'to>(values: &[Value]) -> Value<'to> {
     }
 }
 
-/// The text of a field of a jsonb object: None where it is missing or null.
+/// Returns the text of a field of a jsonb object; None if it is missing or null.
 pub fn field(json: Value, name: &str) -> Option<String> {
     let mut key = name.to_string().into_bytes();
     if shape(json) != Shape::Object {
         return None;
     }
-    // SAFETY: an object, and `key` outlives the call; the text of the value found is built in the current memory
-    // context and copied.
+    // SAFETY: an object, and `key` outlives the call; the text of the value is allocated in the current memory context
+    // and copied.
     unsafe {
         let value = pg_sys::getKeyJsonValueFromContainer(
             container(json),
@@ -176,10 +176,10 @@ pub fn field(json: Value, name: &str) -> Option<String> {
     }
 }
 
-/// A jsonb value as text.
+/// Returns a jsonb value as text.
 pub fn text(json: Value) -> String {
     let json = unpacked(json);
-    // SAFETY: the value is in one piece; the C string is copied.
+    // SAFETY: the value is contiguous; the C string is copied.
     unsafe {
         let length = pgrx::varlena::varsize(json.datum().cast_mut_ptr()) as i32;
         let text = pg_sys::JsonbToCString(std::ptr::null_mut(), container(json), length);
@@ -187,7 +187,7 @@ pub fn text(json: Value) -> String {
     }
 }
 
-/// A jsonb scalar as text, a string without its quotes.
+/// Returns a jsonb scalar as text, a string without its quotes.
 pub fn scalar_text(json: Value) -> String {
     if shape(json) != Shape::Scalar {
         return text(json);
@@ -202,12 +202,12 @@ pub fn scalar_text(json: Value) -> String {
     }
 }
 
-/// A jsonb value from text that is known to be JSON.
+/// Converts a JSON value to jsonb.
 pub fn from_value<'to>(value: &serde_json::Value) -> Value<'to> {
     let text = value.to_string();
-    // JSON text escapes the NUL character, so there is none in it.
+    // JSON text escapes the NUL character, so it contains no NUL.
     let text = CString::new(text).unwrap_or_default();
-    // SAFETY: jsonb_in takes one C string, and gives no NULL.
+    // SAFETY: jsonb_in takes one C string, and never returns NULL.
     unsafe {
         let arguments = [Some(Datum::from(text.as_ptr()))];
         let json = pgrx::direct_function_call_as_datum(pg_sys::jsonb_in, &arguments);
@@ -216,24 +216,23 @@ pub fn from_value<'to>(value: &serde_json::Value) -> Value<'to> {
 }
 
 /// # Safety
-/// `json` points to a jsonb value in memory of the current context.
+/// `json` points to a jsonb value in the current memory context.
 unsafe fn made<'to>(json: *mut pg_sys::Jsonb) -> Value<'to> {
     // SAFETY: by the contract of this function.
     unsafe { Value::new(Datum::from(json), types::JSONB) }
 }
 
-/// Where the value's contents begin, for as long as the value lives.
+/// Returns the start of the value's contents, valid as long as the value.
 fn container(json: Value) -> *mut pg_sys::JsonbContainer {
     let jsonb = unpacked(json).datum().cast_mut_ptr::<pg_sys::Jsonb>();
-    // SAFETY: a jsonb value in one piece.
+    // SAFETY: a contiguous jsonb value.
     unsafe { std::ptr::addr_of_mut!((*jsonb).root) }
 }
 
 /// # Safety
-/// `value` is one that the jsonb functions have filled in.
+/// `value` was filled in by the jsonb functions.
 unsafe fn value_text(value: &pg_sys::JsonbValue) -> String {
-    // SAFETY: by the contract of this function; the text is built in the current memory context
-    // and copied.
+    // SAFETY: by the contract of this function; the text is allocated in the current memory context and copied.
     unsafe {
         match value.type_ {
             pg_sys::jbvType::jbvString => string(value),

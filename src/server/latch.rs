@@ -1,21 +1,21 @@
-//! Sleeping until something happens, and waking another process.
+//! Sleeping until an event, and waking another process.
 
 use pgrx::pg_sys;
 use pgrx::pg_sys::libpq::be::MyProcPort;
 use std::time::Duration;
 
-/// What a process sleeps for, as `wait_event` in pg_stat_activity names it from PostgreSQL 17 on.
+/// The reason for a sleep, shown as `wait_event` in pg_stat_activity from PostgreSQL 17 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// A consumer, for a task.
+    /// A consumer waits for a task.
     Task,
-    /// For the outcome of a task.
+    /// A process waits for the outcome of a task.
     Outcome,
-    /// A producer, for room.
+    /// A producer waits for capacity.
     Room,
-    /// A worker, for work.
+    /// A worker waits for work.
     Work,
-    /// For a moment.
+    /// A short pause.
     Other,
 }
 
@@ -32,7 +32,7 @@ impl Reason {
             return pg_sys::PG_WAIT_EXTENSION;
         };
         if event.load(Relaxed) == 0 {
-            // SAFETY: the name is a constant. The server gives the same number to all processes.
+            // SAFETY: the name is a constant. The server returns the same number to all processes.
             event.store(unsafe { pg_sys::WaitEventExtensionNew(name.as_ptr()) }, Relaxed);
         }
         event.load(Relaxed)
@@ -46,15 +46,15 @@ impl Reason {
     }
 }
 
-/// Sleeps until this process's latch is set, the time is over, or, with `watch_client`, the client
-/// has closed its connection; that, a cancel or a shutdown ends the statement with an error.
+/// Sleeps until this process's latch is set, the timeout passes, or, with `watch_client`, the client has closed its
+/// connection. A closed connection, a cancel or a shutdown ends the statement with an error.
 pub fn wait(reason: Reason, timeout: Option<Duration>, watch_client: bool) {
     let event = reason.event();
     let mut events = pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH;
     let mut milliseconds = -1;
     if let Some(timeout) = timeout {
         events |= pg_sys::WL_TIMEOUT;
-        // Rounded up: a wait that ends early would be a poll.
+        // Rounded up: waits that end early would amount to polling.
         milliseconds = timeout.as_micros().div_ceil(1000).min(i32::MAX as u128) as i64;
     }
     // SAFETY: waits on this process's own latch and on its client's socket; `MyProcPort` is null
@@ -78,11 +78,10 @@ pub fn wait(reason: Reason, timeout: Option<Duration>, watch_client: bool) {
     }
 }
 
-/// Wakes the process in slot `process` of the server's process table.
+/// Wakes the process at index `process` of the server's process table.
 pub fn wake(process: u32) {
-    // SAFETY: the table is shared memory that lives as long as the server, and `process` is an
-    // index that a process has published of itself. Setting the latch of one that has gone is
-    // harmless.
+    // SAFETY: the table is shared memory that lives as long as the server, and `process` is an index that a process has
+    // published of itself. Setting the latch of a process that has exited is harmless.
     unsafe {
         let table = (*pg_sys::ProcGlobal).allProcs;
         pg_sys::SetLatch(std::ptr::addr_of_mut!((*table.add(process as usize)).procLatch));

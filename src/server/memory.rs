@@ -11,10 +11,10 @@ impl Memory {
         Memory(unsafe { pg_sys::CurrentMemoryContext })
     }
 
-    /// Runs `work`, which allocates in this context.
+    /// Runs `work`, whose allocations go to this context.
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
-        // SAFETY: the context is alive; the one before is put back. After an error the server
-        // chooses the context anew.
+        // SAFETY: the context is live, and the previous one is restored. After an error the server sets the context
+        // itself.
         unsafe {
             let before = pg_sys::MemoryContextSwitchTo(self.0);
             let value = work();
@@ -24,12 +24,12 @@ impl Memory {
     }
 }
 
-/// A memory context for what is needed of one row only.
+/// A memory context for the data of a single row.
 pub struct Scratch(pg_sys::MemoryContext);
 
 impl Scratch {
     pub fn new() -> Scratch {
-        // SAFETY: a context below the current one, with which it ends at the latest.
+        // SAFETY: a child of the current context, with which it ends at the latest.
         Scratch(unsafe {
             pg_sys::AllocSetContextCreateExtended(
                 pg_sys::CurrentMemoryContext,
@@ -41,11 +41,10 @@ impl Scratch {
         })
     }
 
-    /// Runs `work`, and frees what it has allocated in the server's memory: nothing of that may be in what it gives
-    /// back.
+    /// Runs `work`, and frees its allocations in the server's memory; the result must not refer to them.
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
         let value = Memory(self.0).run(work);
-        // SAFETY: the context is this value's own.
+        // SAFETY: no other code uses this context.
         unsafe { pg_sys::MemoryContextReset(self.0) };
         value
     }
@@ -54,7 +53,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // SAFETY: as above; after an error the context ends with the one above it.
+            // SAFETY: as above; after an error the context ends with its parent.
             unsafe { pg_sys::MemoryContextDelete(self.0) };
         }
     }

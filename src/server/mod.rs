@@ -1,7 +1,7 @@
-//! The fence around PostgreSQL's C interface: everything unsafe that is not shared memory.
+//! The fence around PostgreSQL's C interface: all unsafe code except that for shared memory.
 //!
-//! Callers get safe functions. An ERROR raised by the server unwinds as a Rust panic, so guards
-//! here undo by `Drop` what must be undone in every case.
+//! Callers get safe functions. An ERROR raised by the server unwinds as a Rust panic, so guards use `Drop` for cleanup
+//! that must happen in every case.
 
 pub mod allocator;
 pub mod argument;

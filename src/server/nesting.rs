@@ -1,14 +1,15 @@
 //! The depth of nested calls.
 //!
-//! A queue's function, or its trigger, may run user code that calls one again: a function of `on_task_change` that
-//! puts into its own queue would do so without end. The server's own limit, the size of the stack, comes late: an
-//! error is reported again at each level on its way out, with all remaining levels in its CONTEXT.
+//! A queue's function or trigger can run user code that calls another one. Without a limit, a function of
+//! `on_task_change` that puts into its own queue would recurse until the stack is exhausted. The server's own limit,
+//! the stack size, takes effect late: an error is reported again at each level on its way out, with all remaining
+//! levels in its CONTEXT.
 
 use crate::error::{Error, Result};
 use pgrx::PgSqlErrorCode;
 use std::cell::Cell;
 
-/// Functions and triggers of queues in progress in one session at the same time; one more is refused.
+/// Maximum nesting of functions and triggers of queues in one session; a deeper call is refused.
 const LIMIT: u32 = 64;
 
 thread_local! {
@@ -27,7 +28,7 @@ impl Nested {
         Nested { outer }
     }
 
-    /// Returns whether it is called by code that another runs.
+    /// Returns whether another function or trigger of a queue has caused this call.
     pub fn is_inner(&self) -> bool {
         self.outer > 0
     }
@@ -39,7 +40,7 @@ impl Drop for Nested {
     }
 }
 
-/// Refuses to go on in a call for a queue that is nested too deep.
+/// Refuses a call for a queue that is nested too deep.
 pub fn refuse_too_deep(queue: impl FnOnce() -> String) -> Result<()> {
     if DEPTH.get() <= LIMIT {
         return Ok(());

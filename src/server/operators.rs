@@ -1,4 +1,4 @@
-//! What the operators and functions of types make of values: equality, hashes, text into values, arrays into elements.
+//! Operators and functions of types: equality, hashes, parsing of values, elements of arrays.
 
 use crate::error::{Error, Result};
 use crate::server::catalog::quote;
@@ -9,9 +9,9 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ffi::{CStr, CString};
 
-/// `OPERATOR(schema.name)`: equality in the default order of a type. None without such an order.
+/// Returns `OPERATOR(schema.name)` for equality in the default order of a type. None for a type without such an order.
 pub fn equality(oid: Oid) -> Option<String> {
-    // SAFETY: look-ups in the system cache; the list holds two C strings.
+    // SAFETY: look-ups in the system cache; the list contains two C strings.
     unsafe {
         let class = &*pg_sys::lookup_type_cache(oid, pg_sys::TYPECACHE_BTREE_OPFAMILY as i32);
         let (family, input) = (class.btree_opf, class.btree_opintype);
@@ -31,12 +31,12 @@ pub fn equality(oid: Oid) -> Option<String> {
     }
 }
 
-/// Reads a value of a type from its text; errors are those of the type's input function.
+/// Parses a value of a type; errors come from the type's input function.
 pub fn parse_value<'to>(text: &str, oid: Oid) -> Result<Value<'to>> {
     parse_value_for(text, oid, -1)
 }
 
-/// The same, with a type's modifier such as the length of char(n).
+/// Parses a value of a type with a modifier, such as the length of char(n).
 pub fn parse_value_for<'to>(text: &str, oid: Oid, modifier: i32) -> Result<Value<'to>> {
     let text = CString::new(text).map_err(|_| {
         Error::new(
@@ -45,7 +45,7 @@ pub fn parse_value_for<'to>(text: &str, oid: Oid, modifier: i32) -> Result<Value
         )
         .hint("Give a value without NUL characters.")
     })?;
-    // SAFETY: the input function of the type reads a C string and gives a value of the type.
+    // SAFETY: the input function of the type reads a C string and returns a value of the type.
     unsafe {
         let (mut function, mut parameter) = (Oid::INVALID, Oid::INVALID);
         pg_sys::getTypeInputInfo(oid, &mut function, &mut parameter);
@@ -55,11 +55,9 @@ pub fn parse_value_for<'to>(text: &str, oid: Oid, modifier: i32) -> Result<Value
     }
 }
 
-/// A number that is the same for values that are equal in the order of their type. None for types
-/// that cannot be hashed.
+/// Returns a hash that is equal for values equal in the order of their type. None for types without a hash function.
 pub fn hash(value: Value, collation: Oid, seed: u64) -> Option<u64> {
-    // SAFETY: the cache entry lives as long as the process, its function takes a value of the type
-    // and a seed.
+    // SAFETY: the cache entry lives as long as the process; its function takes a value of the type and a seed.
     unsafe {
         let entry = pg_sys::lookup_type_cache(
             base_type(value.type_oid()),
@@ -74,7 +72,7 @@ pub fn hash(value: Value, collation: Oid, seed: u64) -> Option<u64> {
     }
 }
 
-/// Returns whether strings may be equal in a collation that are not the same.
+/// Returns whether different strings can be equal under a collation.
 pub fn tells_by_rules(collation: Oid) -> bool {
     // SAFETY: a look-up.
     collation != Oid::INVALID && unsafe { !pg_sys::get_collation_isdeterministic(collation) }
@@ -85,14 +83,14 @@ pub fn equal_texts(first: &str, second: &str, oid: Oid, collation: Oid) -> bool 
     equals_text(Value::text(first), second, oid, collation)
 }
 
-/// The same of a value of such a type and a string. Other types have no such values.
+/// Returns whether a value and a string are equal as values of type text, varchar or char(n). False for other types.
 pub fn equals_text(value: Value, text: &str, oid: Oid, collation: Oid) -> bool {
     if !types::TEXTS.contains(&oid) {
         return false;
     }
     let (value, text) = (value.require_text(), Value::text(text).datum());
-    // SAFETY: the cache entry lives as long as the process; these types have an equality of the server's, and
-    // are stored alike.
+    // SAFETY: the cache entry lives as long as the process; these types share the server's equality functions and their
+    // storage.
     unsafe {
         let kind = pg_sys::TYPECACHE_EQ_OPR_FINFO as i32;
         let entry = pg_sys::lookup_type_cache(oid, kind);
@@ -101,12 +99,12 @@ pub fn equals_text(value: Value, text: &str, oid: Oid, collation: Oid) -> bool {
     }
 }
 
-/// Returns whether two values of a type are equal in its default order. False for types that have none.
+/// Returns whether two values of a type are equal in its default order. False for types without one.
 pub fn equal(one: Value, other: Value, collation: Oid) -> bool {
     let oid = base_type(one.type_oid());
     let kind = pg_sys::TYPECACHE_EQ_OPR_FINFO;
     let other = other.require(oid);
-    // SAFETY: the cache entry lives as long as the process, its function takes two values of the type.
+    // SAFETY: the cache entry lives as long as the process; its function takes two values of the type.
     unsafe {
         let entry = pg_sys::lookup_type_cache(oid, kind as i32);
         let function = &raw mut (*entry).eq_opr_finfo;
@@ -124,8 +122,8 @@ pub fn is_hashable(oid: Oid) -> bool {
     }
 }
 
-/// Types of eight bytes whose values are equal where these are. The server's hash of them, if there is one, is of four
-/// bytes.
+/// Types of eight bytes whose values are equal if and only if their bytes are. The server's hash of such a value, if it
+/// has one, has only four bytes.
 const IMAGES: [Oid; 6] = [
     pg_sys::TIMESTAMPOID,
     pg_sys::TIMESTAMPTZOID,
@@ -135,9 +133,9 @@ const IMAGES: [Oid; 6] = [
     pg_sys::MONEYOID,
 ];
 
-/// Other types of which different values have different hashes, made with a seed that users do not know. The hash of an
-/// array, a composite value, a range or jsonb is put together of those of its parts, and leaves out how they are
-/// nested.
+/// Other types whose different values have different hashes under a seed that users do not know. The hash of an array,
+/// a composite value, a range or jsonb does not qualify: it combines the hashes of the parts, and ignores their
+/// nesting.
 const TOLD_BY_HASH: [Oid; 13] = [
     pg_sys::UUIDOID,
     pg_sys::BYTEAOID,
@@ -154,13 +152,13 @@ const TOLD_BY_HASH: [Oid; 13] = [
     types::NUMERIC,
 ];
 
-/// The value itself, of a type whose values are equal where it is.
+/// Returns the bytes of a value whose type is in `IMAGES`.
 pub fn image(value: Value) -> Option<u64> {
     let is_image = IMAGES.contains(&base_type(value.type_oid()));
     is_image.then(|| value.datum().value() as u64)
 }
 
-/// Returns whether values of a base type are equal where the queue's hashes of them are.
+/// Returns whether values of a base type are equal if and only if the queue's hashes of them are.
 pub fn is_told_by_hash(oid: Oid) -> bool {
     types::is_integer(oid)
         || types::is_string(oid) && is_hashable(oid)
@@ -169,11 +167,11 @@ pub fn is_told_by_hash(oid: Oid) -> bool {
         || TOLD_BY_HASH.contains(&oid)
 }
 
-/// The elements of an array; None for an element that is NULL. An error for what is no array.
+/// Returns the elements of an array; None for a NULL element. Raises an error for other values.
 pub fn array_elements<'to>(array: Value) -> Vec<Option<Value<'to>>> {
     let element = array.require_array();
-    // SAFETY: the value is an array of this element type; the server's function fills in the palloc'ed
-    // arrays and their length.
+    // SAFETY: the value is an array of this element type; the server's function fills in the palloc'ed arrays and their
+    // length.
     unsafe {
         let (mut length, mut by_value, mut alignment) = (0i16, false, 0);
         pg_sys::get_typlenbyvalalign(element, &mut length, &mut by_value, &mut alignment);

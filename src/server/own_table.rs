@@ -1,5 +1,5 @@
-//! Rows of the extension's own tables, read as they are now, whatever snapshot the transaction has, and without
-//! regard to privileges; and how they are written: as their owner.
+//! Rows of the extension's own tables. Reads see the latest committed state, independent of the transaction's snapshot,
+//! and ignore privileges. Writes run with the rights of the tables' owner.
 
 use crate::error::{Error, Result};
 use crate::server::relation::{Lock, Relation, Snapshot};
@@ -13,7 +13,7 @@ use std::ffi::CStr;
 /// The table of queues.
 pub const REGISTRY: &CStr = c"queue";
 
-/// The secret of this database.
+/// Returns the secret of this database.
 pub fn secret() -> Result<[u64; 2]> {
     let table = catalog::own_relation(c"secret");
     let table = table.and_then(|table| Relation::open(table, Lock::AccessShare));
@@ -22,7 +22,7 @@ pub fn secret() -> Result<[u64; 2]> {
     Ok([key as u64, (key >> 64) as u64])
 }
 
-/// Runs `work` on the extension's own tables, as their owner.
+/// Runs `work` on the extension's own tables, with their owner's rights.
 pub fn as_owner<T>(work: impl FnOnce(&Spi) -> T) -> Result<T> {
     let registry = catalog::own_relation(REGISTRY).ok_or_else(Error::not_installed)?;
     let owner =
@@ -31,14 +31,14 @@ pub fn as_owner<T>(work: impl FnOnce(&Spi) -> T) -> Result<T> {
     Ok(spi::connect(work))
 }
 
-/// Shows `see` the row of the registry that is about a table.
+/// Passes the registry row of a table to `see`.
 pub fn registered<T>(table: Oid, see: impl FnOnce(&Tuple) -> T) -> Option<T> {
     let registry = Relation::open(catalog::own_relation(REGISTRY)?, Lock::AccessShare)?;
     let by_table = (catalog::own_relation(c"queue_pkey")?, 1);
     registry.first(by_table, table, &Snapshot::latest(), see)
 }
 
-/// Shows `see` all rows of table `name`.
+/// Passes all rows of table `name` to `see`.
 pub fn for_each(name: &CStr, mut see: impl FnMut(&Tuple)) {
     let table = catalog::own_relation(name);
     if let Some(table) = table.and_then(|table| Relation::open(table, Lock::AccessShare)) {
@@ -49,7 +49,7 @@ pub fn for_each(name: &CStr, mut see: impl FnMut(&Tuple)) {
     }
 }
 
-/// What `see` makes of the row whose first column, a uuid, is `key`, by the index of that column.
+/// Returns the result of `see` for the row whose first column, a uuid, is `key`; uses the index of that column.
 pub fn row_of<T>(
     name: &CStr,
     index: &CStr,
@@ -61,8 +61,8 @@ pub fn row_of<T>(
     table.first_of_uuid((index, 1), key, &Snapshot::latest(), see)
 }
 
-/// How many rows of table `name` have an oid in a column, by an index of that column, up to a
-/// limit; with those of transactions in progress.
+/// Counts the rows of table `name` that have an oid in a column, by an index of that column, up to a limit. Includes
+/// rows of transactions in progress.
 pub fn count(name: &CStr, index: (&CStr, i16), value: Oid, limit: usize) -> usize {
     let table =
         catalog::own_relation(name).and_then(|table| Relation::open(table, Lock::AccessShare));

@@ -1,4 +1,4 @@
-//! What the current role may do.
+//! Privileges of the current role.
 
 use crate::server::{catalog, raw, user};
 use pgrx::pg_sys::{self, Oid};
@@ -33,61 +33,61 @@ pub fn may_create_database() -> bool {
     unsafe { pg_sys::have_createdb_privilege() }
 }
 
-/// Returns whether the current role may read some of a table.
+/// Returns whether the current role can read the table.
 pub fn may_select(table: Oid) -> bool {
     has_privilege(table, pg_sys::ACL_SELECT)
 }
 
-/// Returns whether the current role may know how many rows of what kind a table has: it may read all of it, and row
-/// security hides none from it.
+/// Returns whether the current role is allowed to learn numbers of rows by their values: it can read the whole table,
+/// and row security hides no row from it.
 pub fn may_monitor(table: Oid) -> bool {
     may_select(table) && !catalog::hides_rows(table, user::current())
 }
 
-/// Returns whether the current role may truncate a table.
+/// Returns whether the current role can truncate a table.
 pub fn may_truncate(table: Oid) -> bool {
     has_privilege(table, pg_sys::ACL_TRUNCATE)
 }
 
-/// Returns whether the current role may read all columns of a table, and insert.
+/// Returns whether the current role can read all columns of a table, and insert.
 pub fn may_insert_all(table: Oid) -> bool {
     has_all(table, pg_sys::ACL_SELECT | pg_sys::ACL_INSERT)
 }
 
-/// The same for updates.
+/// Returns whether the current role can read all columns of a table, and update.
 pub fn may_update_all(table: Oid) -> bool {
     has_all(table, pg_sys::ACL_SELECT | pg_sys::ACL_UPDATE)
 }
 
-/// The same for deletions.
+/// Returns whether the current role can read all columns of a table, and delete.
 pub fn may_delete_all(table: Oid) -> bool {
     has_all(table, pg_sys::ACL_SELECT | pg_sys::ACL_DELETE)
 }
 
-/// Returns whether the current role may change some of a table, or some columns of it.
+/// Returns whether the current role has a privilege to change a table, or some of its columns.
 pub fn may_change(table: Oid) -> bool {
     may_some(table, pg_sys::ACL_INSERT | pg_sys::ACL_UPDATE | pg_sys::ACL_DELETE)
 }
 
-/// Returns whether the current role may do anything with some of a table, or some columns of it.
+/// Returns whether the current role has any privilege on the data of a table, or on some of its columns.
 pub fn may_touch(table: Oid) -> bool {
     let reads = pg_sys::ACL_SELECT | pg_sys::ACL_TRUNCATE;
     may_some(table, reads | pg_sys::ACL_INSERT | pg_sys::ACL_UPDATE | pg_sys::ACL_DELETE)
 }
 
-/// Returns whether the current role may read and update a table, or some columns of it.
+/// Returns whether the current role can read and update a table, or some of its columns.
 pub fn may_update(table: Oid) -> bool {
     may_some(table, pg_sys::ACL_SELECT) && may_some(table, pg_sys::ACL_UPDATE)
 }
 
-/// Returns whether the current role may insert into a table, or into some columns of it.
+/// Returns whether the current role can insert into a table, or into some of its columns.
 pub fn may_insert(table: Oid) -> bool {
     may_some(table, pg_sys::ACL_INSERT)
 }
 
 fn has_all(table: Oid, privileges: u32) -> bool {
     let (mask, how) = (privileges as pg_sys::AclMode, pg_sys::AclMaskHow::ACLMASK_ALL);
-    // SAFETY: look-ups; the table is there, as the caller holds a lock on it.
+    // SAFETY: look-ups; the caller's lock keeps the table.
     unsafe { pg_sys::pg_class_aclmask(table, raw::GetUserId(), mask, how) == mask }
 }
 

@@ -1,19 +1,21 @@
-//! Functions of the server without the guards that pgrx puts around each of them, which turn an ERROR
-//! into a panic: a guard costs as much as many of these functions. To be called where errors may pass,
-//! since there is nothing to drop; several of them within one guard, in which nothing else may panic; or
-//! where there are no errors.
+//! Functions of the server without pgrx's guards, which turn an ERROR into a panic: a guard costs as much as many of
+//! these functions. They are to be called only in one of these cases:
+//!
+//! 1. Errors can pass through the caller, because it has nothing to drop.
+//! 2. Several calls share one guard, and nothing else in it can panic.
+//! 3. The function raises no errors.
 
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ffi::{c_char, c_int, c_void};
 
-/// Declares functions of the server, and has the compiler compare each declaration with that of pgrx.
+/// Declares functions of the server; the compiler compares each declaration with pgrx's.
 macro_rules! functions {
     ($(
         $(#[$condition:meta])*
         $visible:vis fn $name:ident($($(#[$if:meta])* $argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?;
     )*) => {
-        // SAFETY: the declarations are those that pgrx has generated from the server's headers; "C-unwind" since
-        // errors may pass.
+        // SAFETY: the declarations are the ones that pgrx has generated from the server's headers; "C-unwind", because
+        // errors can pass.
         unsafe extern "C-unwind" {
             $(
             $(#[$condition])*
@@ -175,8 +177,8 @@ functions! {
     ) -> pg_sys::AclResult::Type;
 }
 
-/// Raises an error unless the current role may call a function, and tells the hooks that it will be
-/// called.
+/// Raises an error unless the current role has the privilege to call a function, and reports the call to the object
+/// access hooks.
 ///
 /// # Safety
 /// The function exists, and the caller lets errors pass: it has nothing to drop.

@@ -1,9 +1,11 @@
-//! The columns of a composite value.
+//! Reads the columns of a composite value.
 //!
-//! Such a value names its row type, and is read by the description that the type has *now*. A variable of a
-//! function may hold a row from before its table was altered, laid out by the description of then. So a value that
-//! says by which description it was made is refused if that is out of date, and of any other nothing is believed
-//! but its length: no column is read beyond it, and none that refers to memory elsewhere.
+//! Such a value names its row type, and is read by the *present* description of that type. A function's variable can
+//! contain a row from before its table was altered, with the layout of that time. Two rules follow:
+//!
+//! 1. A value that records the description of its creation is refused if that is out of date.
+//! 2. Of any other value only the length is trusted: no column is read beyond it, and no column that refers to memory
+//!    elsewhere.
 
 use crate::error::{Error, Result};
 use crate::server::foreign::attribute;
@@ -11,16 +13,16 @@ use crate::server::value::Value;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Datum};
 
-/// The columns of a record or of a row, in the order of its type's, None for one that is NULL or dropped. An error
-/// for what is no row.
+/// Returns the columns of a record or row in the order of its type; None for a column that is NULL or dropped. Raises
+/// an error for a value that is not a row.
 pub fn fields<'to>(record: Value) -> Result<Vec<Option<Value<'to>>>> {
     let datum = record.require_composite();
-    // SAFETY: the datum is a composite value; the description is given back before the end.
+    // SAFETY: the datum is a composite value; the description is released before the end.
     unsafe {
         if is_outdated(datum) {
             return Err(changed());
         }
-        // Unpacked: a row out of another tuple may have a short header.
+        // Detoasted, because a row nested in another tuple can have a short header.
         let row =
             pg_sys::pg_detoast_datum(datum.cast_mut_ptr()).cast::<pg_sys::HeapTupleHeaderData>();
         let description = pg_sys::lookup_rowtype_tupdesc_copy(
@@ -39,12 +41,12 @@ fn changed() -> Error {
     .hint("Read the row again.")
 }
 
-/// Returns whether a value that a function works on was made by a description that its type has no more.
+/// Returns true if the record was formed with an older row type than the table has now.
 ///
 /// # Safety
 /// The datum is a composite value.
 unsafe fn is_outdated(datum: Datum) -> bool {
-    // SAFETY: by the contract of this function; an expanded object begins with its kind.
+    // SAFETY: by the contract of this function; an expanded object starts with its kind.
     unsafe {
         if !is_expanded(datum) {
             return false;
@@ -58,7 +60,7 @@ unsafe fn is_outdated(datum: Datum) -> bool {
     }
 }
 
-/// Returns whether a value is a pointer to an object in memory, rather than one in a piece.
+/// Returns whether a value is a pointer to an object in memory instead of contiguous data.
 ///
 /// # Safety
 /// The datum is a varlena.
@@ -73,19 +75,19 @@ unsafe fn is_expanded(datum: Datum) -> bool {
     }
 }
 
-/// A row as it lies in memory.
+/// A row in memory.
 struct Row {
     start: *const u8,
     length: usize,
     columns: usize,
-    /// Where the columns begin.
+    /// Offset of the first column.
     data: usize,
     has_nulls: bool,
 }
 
 impl Row {
     /// # Safety
-    /// A composite value in one piece, which outlives what is made of it.
+    /// `row` is a contiguous composite value that outlives the result.
     unsafe fn of(row: pg_sys::HeapTupleHeader) -> Row {
         // SAFETY: by the contract of this function.
         unsafe {
@@ -99,10 +101,10 @@ impl Row {
         }
     }
 
-    /// The columns by a description; None if the row does not fit it.
+    /// Returns the columns according to a description; None if the row does not match it.
     ///
     /// # Safety
-    /// A valid tuple descriptor.
+    /// `description` is a valid tuple descriptor.
     unsafe fn fields<'to>(
         &self,
         description: pg_sys::TupleDesc,
@@ -116,7 +118,7 @@ impl Row {
                 fields.push(None);
                 continue;
             }
-            // SAFETY: the description has the column; what `place` gives lies in the row.
+            // SAFETY: the description has the column; the range that `place` returns is within the row.
             unsafe {
                 let column = attribute(description, index);
                 let (begin, length) = self.place(at, column)?;
@@ -133,9 +135,9 @@ impl Row {
         Some(self.has_nulls && self.byte(BITMAP + index / 8)? & 1 << (index % 8) == 0)
     }
 
-    /// Where a column begins that comes at or after a place, and its length.
+    /// Returns the offset and length of a column that starts at or after an offset.
     fn place(&self, at: usize, column: &pg_sys::FormData_pg_attribute) -> Option<(usize, usize)> {
-        // A value with a short header is not aligned, and no such header is zero as padding is.
+        // A value with a short header is not aligned, and its header is never zero, unlike padding.
         let is_packed = column.attlen == -1 && self.byte(at)? != 0;
         let alignment = match column.attalign as u8 {
             _ if is_packed => 1,
@@ -153,11 +155,11 @@ impl Row {
         (begin.checked_add(length)? <= self.length).then_some((begin, length))
     }
 
-    /// The length of a varlena; None for one that refers to memory elsewhere, which a row never holds.
+    /// Returns the length of a varlena; None for a reference to memory elsewhere, which a row never contains.
     fn varlena(&self, begin: usize) -> Option<usize> {
         const SHORT: u8 = if cfg!(target_endian = "little") { 0x01 } else { 0x80 };
         let first = self.byte(begin)?;
-        // A short header of length zero says that the value is elsewhere.
+        // A short header of length zero marks a reference to memory elsewhere.
         if first == SHORT {
             return None;
         }
@@ -181,10 +183,10 @@ impl Row {
     }
 }
 
-/// The datum of a column.
+/// Returns the datum of a column.
 ///
 /// # Safety
-/// `place` is where the column lies, whole.
+/// `place` points to the complete data of the column.
 unsafe fn datum(place: *const u8, column: &pg_sys::FormData_pg_attribute) -> Datum {
     // SAFETY: by the contract of this function.
     unsafe {

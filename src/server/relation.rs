@@ -1,17 +1,17 @@
-//! Tables: finding, locking and describing them.
+//! Finds, locks and describes tables.
 
 use crate::server::row_type::Columns;
 use crate::server::types;
 use pgrx::pg_sys::{self, Oid};
 use std::ffi::CStr;
 
-/// The kind of an ordinary table, as `relation_kind` says it.
+/// The kind of an ordinary table, in the sense of `relation_kind`.
 pub const TABLE: u8 = pg_sys::RELKIND_RELATION;
 
-/// The strength with which a table is locked.
+/// The mode of a table lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// Held already, or not needed.
+    /// The lock is already held, or not needed.
     None,
     AccessShare,
     RowExclusive,
@@ -32,29 +32,29 @@ impl Lock {
     }
 }
 
-/// The table whose row type this is, if it is one.
+/// Returns the table of a row type; None for other types.
 pub fn of_row_type(oid: Oid) -> Option<Oid> {
     // SAFETY: a look-up in the system cache.
     let table = unsafe { pg_sys::get_typ_typrelid(oid) };
     (table != Oid::INVALID).then_some(table)
 }
 
-/// Locks a table, waiting for as long as it takes.
+/// Locks a table; waits without a limit.
 pub fn lock(table: Oid, lock: Lock) {
     // SAFETY: takes a lock until the end of the transaction.
     unsafe { pg_sys::LockRelationOid(table, lock.mode()) }
 }
 
-/// Locks a table if that can be done at once.
+/// Locks a table without waiting; returns false if another session is in the way.
 pub fn try_lock(table: Oid, lock: Lock) -> bool {
     // SAFETY: as above.
     unsafe { pg_sys::ConditionalLockRelationOid(table, lock.mode()) }
 }
 
-/// Locks a table with all that a statement on it opens, its indexes, its TOAST table and the index of that, if that can
-/// be done at once: false if another session is in the way of any of them. The locks are held until the end of the
-/// (sub)transaction, so that what follows does not wait for them. Whoever serves many roles locks by this function
-/// alone.
+/// Locks a table with everything that a statement on it opens: its indexes, its TOAST table and the index of that. Does
+/// not wait; returns false if another session is in the way of any of them. The locks are held until the end of the
+/// (sub)transaction, so that later statements do not wait for them. A process that serves several roles uses only this
+/// function to lock tables.
 pub fn try_lock_whole(table: Oid, lock: Lock) -> bool {
     let with_indexes = |table| {
         let relation = if try_lock(table, lock) {
@@ -68,14 +68,14 @@ pub fn try_lock_whole(table: Oid, lock: Lock) -> bool {
     with_indexes(table).is_some_and(|toast| toast == Oid::INVALID || with_indexes(toast).is_some())
 }
 
-/// Returns whether this session has a table open, as in the middle of a statement.
+/// Returns whether this session has a table open, for example in the middle of a statement.
 pub fn is_in_use(table: Oid) -> bool {
     let relation = Relation::open(table, Lock::None);
-    // SAFETY: an open relation, once more than it was before.
+    // SAFETY: an open relation, which counts one reference of this function.
     relation.is_some_and(|relation| unsafe { (*relation.pointer).rd_refcnt } > 1)
 }
 
-/// Tells every process to look at the table's definition again.
+/// Makes every process read the table's definition again.
 pub fn invalidate(table: Oid) {
     // SAFETY: queues a message for the end of the transaction.
     unsafe { pg_sys::CacheInvalidateRelcacheByRelid(table) }
@@ -86,7 +86,7 @@ pub struct Relation {
     pointer: pg_sys::Relation,
 }
 
-/// A column as the table describes it.
+/// A column as described by the table.
 #[derive(Clone, Debug)]
 pub struct ColumnType {
     pub name: String,
@@ -99,13 +99,13 @@ pub struct ColumnType {
     pub is_generated: bool,
     pub is_not_null: bool,
     pub collation: Oid,
-    /// The type's modifier, -1 without one.
+    /// The type's modifier; -1 if the type has no modifier.
     pub modifier: i32,
 }
 
 impl Relation {
-    /// Opens an ordinary table; None if there is none (any more). What was a table may have been made a
-    /// view since by a rule, up to PostgreSQL 15, and has no storage then.
+    /// Opens an ordinary table; None if it does not exist. Up to PostgreSQL 15 a rule can turn a table into a view,
+    /// which has no storage.
     pub fn open(table: Oid, lock: Lock) -> Option<Relation> {
         Relation::open_any(table, lock).filter(|relation| relation.form().relkind as u8 == TABLE)
     }
@@ -114,14 +114,14 @@ impl Relation {
     fn open_any(relation: Oid, lock: Lock) -> Option<Relation> {
         // SAFETY: closed on drop; the lock stays until the end of the transaction.
         let pointer = unsafe { pg_sys::try_relation_open(relation, lock.mode()) };
-        // Not `then_some`: a relation that is made is closed.
+        // `then_some` would create the value, and thereby close it, also for null.
         (!pointer.is_null()).then(|| Relation { pointer })
     }
 
-    /// Opens a catalogue that all databases share, which works without a database as well.
+    /// Opens a shared catalog, which is possible without a database.
     pub fn open_shared(catalogue: Oid) -> Relation {
         let mode = Lock::AccessShare.mode();
-        // SAFETY: such a catalogue is always there; closed on drop.
+        // SAFETY: a shared catalog always exists; closed on drop.
         Relation { pointer: unsafe { pg_sys::relation_open(catalogue, mode) } }
     }
 
@@ -139,7 +139,7 @@ impl Relation {
         unsafe { (*self.pointer).rd_id }
     }
 
-    /// Returns whether its rows are stored as the server's own tables are.
+    /// Returns whether the server's own heap access method stores its rows.
     pub fn is_heap(&self) -> bool {
         self.form().relam == pg_sys::HEAP_TABLE_AM_OID
     }
@@ -152,7 +152,7 @@ impl Relation {
         self.form().relispartition
     }
 
-    /// The indexes of the table.
+    /// Returns the indexes of the table.
     pub fn indexes(&self) -> Vec<Oid> {
         // SAFETY: an open table; null, or a list of oids.
         unsafe {
@@ -163,7 +163,7 @@ impl Relation {
         }
     }
 
-    /// Returns whether its rows are there to be read: on a standby those of an unlogged table are not.
+    /// Returns whether its rows can be read: a standby does not have the rows of an unlogged table.
     pub fn is_readable(&self) -> bool {
         self.persistence() != pg_sys::RELPERSISTENCE_UNLOGGED || !crate::server::xact::in_recovery()
     }
@@ -180,7 +180,7 @@ impl Relation {
         self.form().relnamespace
     }
 
-    /// Size in pages.
+    /// Returns the size in pages.
     pub fn pages(&self) -> u32 {
         // SAFETY: an open table with storage.
         unsafe {
@@ -202,11 +202,11 @@ impl Relation {
     }
 
     pub(super) fn described(&self) -> Columns<'_> {
-        // SAFETY: an open relation, which has a description for as long.
+        // SAFETY: an open relation has its description.
         unsafe { Columns::new((*self.pointer).rd_att) }
     }
 
-    /// The columns that are there, in order.
+    /// Returns the columns in order, without dropped ones.
     pub fn columns(&self) -> Vec<ColumnType> {
         self.described()
             .attributes()
@@ -226,7 +226,7 @@ impl Relation {
             .collect()
     }
 
-    /// Returns whether every row that is there has a value in a column.
+    /// Returns whether every existing row has a value in a column.
     fn holds_no_null(&self, attribute: &pg_sys::FormData_pg_attribute) -> bool {
         #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
         return attribute.attnotnull;
@@ -239,7 +239,7 @@ impl Relation {
         }
     }
 
-    /// Returns how many check constraints it has.
+    /// Returns the number of check constraints.
     pub fn check_count(&self) -> usize {
         self.form().relchecks.max(0) as usize
     }
@@ -254,7 +254,7 @@ impl Relation {
         self.form().relrowsecurity
     }
 
-    /// How many columns it has, those that were dropped among them.
+    /// Returns the number of columns, including dropped ones.
     pub fn width(&self) -> i16 {
         self.form().relnatts
     }
@@ -269,7 +269,7 @@ impl Drop for Relation {
     }
 }
 
-/// A registered snapshot of the moment at which it was taken.
+/// A registered snapshot.
 pub struct Snapshot(TakenSnapshot);
 
 impl Snapshot {
@@ -277,10 +277,10 @@ impl Snapshot {
         LatestSnapshot(()).take().register()
     }
 
-    /// What a statement that began now would see, with all that the transaction itself has done so far; in repeatable
-    /// read what the transaction sees.
+    /// Returns the snapshot of a statement that starts now. It includes all changes of the transaction itself; in
+    /// repeatable read it is the transaction's snapshot.
     pub fn of_statement() -> Snapshot {
-        // SAFETY: changes variables of the server's; no parallel worker comes here.
+        // SAFETY: changes variables of the server; parallel workers do not run this.
         let taken = unsafe {
             pg_sys::CommandCounterIncrement();
             pg_sys::GetTransactionSnapshot()
@@ -288,7 +288,7 @@ impl Snapshot {
         TakenSnapshot(taken).register()
     }
 
-    /// What is in progress as this snapshot sees it.
+    /// Returns the transactions in progress according to this snapshot.
     pub fn in_progress(&self) -> InProgress<'_> {
         self.0.in_progress()
     }
@@ -301,25 +301,25 @@ impl Snapshot {
 impl Drop for Snapshot {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // SAFETY: registered when it was made. After an error the resource owner does it.
+            // SAFETY: registered when it was created. After an error the resource owner unregisters it.
             unsafe { pg_sys::UnregisterSnapshot(self.pointer()) }
         }
     }
 }
 
-/// The right to take a snapshot where nothing may fail, as under a lightweight lock.
+/// The right to take a snapshot while nothing is allowed to fail, for example under a lightweight lock.
 pub struct LatestSnapshot(());
 
 impl LatestSnapshot {
-    /// Allocates what the server needs for it, once for each process. The first call of a transaction may give the
-    /// transaction's own snapshot, the second gives the latest.
+    /// Makes the server allocate memory for snapshots, once per process. The first call in a transaction can return the
+    /// transaction's own snapshot, so a second one gets the latest.
     pub fn prepare() -> LatestSnapshot {
         drop([Snapshot::latest(), Snapshot::latest()]);
         LatestSnapshot(())
     }
 
     pub fn take(self) -> TakenSnapshot {
-        // SAFETY: the server fills in its own variable; all that it needs is a lightweight lock, once it is prepared.
+        // SAFETY: the server fills in its own variable; after `prepare` it needs only a lightweight lock.
         TakenSnapshot(unsafe { pg_sys::GetLatestSnapshot() })
     }
 }
@@ -346,18 +346,18 @@ impl TakenSnapshot {
     }
 }
 
-/// The transactions that a snapshot does not see.
+/// The transactions whose changes a snapshot does not see.
 #[derive(Clone, Copy)]
 pub struct InProgress<'snapshot> {
-    /// The oldest of them.
+    /// The oldest one.
     pub xmin: u32,
-    /// This one and all later ones.
+    /// This transaction and all later ones.
     pub xmax: u32,
-    /// Those in between.
+    /// Transactions from `xmin` to `xmax`.
     pub others: &'snapshot [pg_sys::TransactionId],
 }
 
 pub(super) fn name_text(name: &pg_sys::nameData) -> String {
-    // SAFETY: a name of the catalogue ends with NUL.
+    // SAFETY: a catalog name ends with NUL.
     unsafe { CStr::from_ptr(name.data.as_ptr()) }.to_string_lossy().into_owned()
 }

@@ -1,4 +1,4 @@
-//! Rows of a table, wherever they are.
+//! Rows of a table, in any kind of storage.
 
 use crate::server::foreign::column_type;
 use crate::server::value::Value;
@@ -6,16 +6,16 @@ use pgrx::pg_sys::{self, Oid};
 
 /// A row of a table.
 pub trait Row {
-    /// The value of a column by number, None if it is NULL or there is no such column (any more).
+    /// Returns the value of a column by number; None if it is NULL or does not exist.
     fn value(&self, number: i16) -> Option<Value<'_>>;
 
-    /// The identifier of the transaction that has written it, if that is known.
+    /// Returns the identifier of the transaction that wrote the row, if it is known.
     fn writer(&self) -> Option<u32> {
         None
     }
 }
 
-/// A row as the table stores it.
+/// A row in its stored form.
 pub struct Tuple {
     tuple: pg_sys::HeapTuple,
     description: pg_sys::TupleDesc,
@@ -32,7 +32,7 @@ impl Tuple {
         self.tuple
     }
 
-    /// The row as a composite value.
+    /// Returns the row as a composite value.
     pub fn to_record<'to>(&self) -> Value<'to> {
         // SAFETY: by the contract of `new`; a table's descriptor names its row type.
         unsafe {
@@ -45,7 +45,7 @@ impl Tuple {
 impl Row for Tuple {
     fn value(&self, number: i16) -> Option<Value<'_>> {
         let mut is_null = false;
-        // SAFETY: by the contract of `new`; the number is that of a column of the description.
+        // SAFETY: by the contract of `new`; the number belongs to a column of the description.
         unsafe {
             let oid = column_type(self.description, number);
             if oid == Oid::INVALID {
@@ -58,7 +58,7 @@ impl Row for Tuple {
     }
 
     fn writer(&self) -> Option<u32> {
-        // SAFETY: by the contract of `new`; a row of a table has a transaction in this place.
+        // SAFETY: by the contract of `new`; a table row has a transaction identifier in this field.
         Some(unsafe { (*(*self.tuple).t_data).t_choice.t_heap.t_xmin.into() })
     }
 }

@@ -1,20 +1,20 @@
-//! Row types: which columns they have, and whether that has changed.
+//! Row types: their columns, and whether these have changed.
 
 use crate::server::foreign::attribute;
 use pgrx::pg_sys::{self, Oid};
 use std::marker::PhantomData;
 
-/// What two rows of one shape have in common of each column: type, modifier, collation, and whether it was dropped.
+/// The properties of a column that compatible rows share: type, modifier, collation, and whether it was dropped.
 type Column = (Oid, i32, Oid, bool);
 
-/// What a row type is from one change of its table to the next.
+/// A row type between two changes of its table.
 pub struct RowType {
     columns: Vec<Column>,
     version: Version,
 }
 
 impl RowType {
-    /// The row type as it is now; None for what has no columns.
+    /// Returns the present row type; None for a type without columns.
     pub fn of(oid: Oid) -> Option<RowType> {
         // SAFETY: a look-up; a description is null, or valid at least until the server serves invalidations.
         let (entry, columns) = unsafe {
@@ -25,7 +25,7 @@ impl RowType {
         Some(RowType { columns: columns.shape().collect(), version })
     }
 
-    /// The types of its columns.
+    /// Returns the types of its columns.
     pub fn types(&self) -> impl Iterator<Item = Oid> {
         self.columns.iter().filter(|column| !column.3).map(|column| column.0)
     }
@@ -39,7 +39,7 @@ impl RowType {
     }
 }
 
-/// Tells one version of a row type from all others.
+/// Identifies one version of a row type.
 #[derive(Clone, Copy)]
 pub(super) struct Version {
     entry: *const pg_sys::TypeCacheEntry,
@@ -47,16 +47,16 @@ pub(super) struct Version {
 }
 
 impl Version {
-    /// Returns whether a type is this, and has not changed since: a look at two numbers.
+    /// Returns whether a type is the recorded one, and has not changed since. Compares only two numbers.
     pub fn is_current(self, oid: Oid) -> bool {
-        // SAFETY: the server keeps the entry for as long as the process lives. It clears the identifier once the
-        // table has changed, and uses none again.
+        // SAFETY: the server keeps the entry as long as the process lives. It clears the identifier after the table has
+        // changed, and never reuses an identifier.
         let now = unsafe { &*self.entry };
         now.type_id == oid && now.tupDesc_identifier == self.identifier
     }
 }
 
-/// The columns of a tuple descriptor, which is valid for as long as this is.
+/// The columns of a tuple descriptor, which outlives this value.
 #[derive(Clone, Copy)]
 pub(super) struct Columns<'a> {
     description: pg_sys::TupleDesc,
@@ -65,15 +65,15 @@ pub(super) struct Columns<'a> {
 
 impl<'a> Columns<'a> {
     /// # Safety
-    /// A tuple descriptor that is valid for this lifetime.
+    /// `description` is a tuple descriptor that is valid for this lifetime.
     pub(super) unsafe fn new(description: pg_sys::TupleDesc) -> Columns<'a> {
         Columns { description, lifetime: PhantomData }
     }
 
-    /// The same; None for null.
+    /// Returns the columns of a tuple descriptor; None for null.
     ///
     /// # Safety
-    /// Null, or a tuple descriptor that is valid for this lifetime.
+    /// `description` is null, or a tuple descriptor that is valid for this lifetime.
     pub(super) unsafe fn of(description: pg_sys::TupleDesc) -> Option<Columns<'a>> {
         (!description.is_null()).then_some(Columns { description, lifetime: PhantomData })
     }
@@ -82,7 +82,7 @@ impl<'a> Columns<'a> {
         self.description
     }
 
-    /// A column by its number; None if there is none with it.
+    /// Returns a column by number; None if it does not exist.
     pub(super) fn get(self, number: i16) -> Option<&'a pg_sys::FormData_pg_attribute> {
         self.attributes().nth(usize::try_from(number).ok()?.checked_sub(1)?)
     }

@@ -1,5 +1,9 @@
-//! Memory that processes share: areas in one segment, laid out at server start and lost with it, and the locks that
-//! guard them. Which areas and locks there are the caller of [`init`] says.
+//! Shared memory: areas in one segment, laid out at server start and lost with it, and the locks that guard them. The
+//! caller of [`init`] defines the areas and locks. Two invariants hold:
+//!
+//! 1. An unlocked area ([`Shared`]) contains only values that several processes can use concurrently.
+//! 2. A guarded area ([`Guarded`]) is reached only through its held lock, and changed only through a mutable borrow of
+//!    that.
 
 use crate::error::Error;
 use crate::server::{allocator, process};
@@ -11,49 +15,49 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 const NAME: &CStr = c"xqueue";
-/// What a lock takes, in bytes.
+/// Size of a lock, in bytes.
 #[cfg(test)]
 pub const SIZE_OF_LOCK: usize = size_of::<pg_sys::LWLockPadded>();
 
-/// What the segment consists of.
+/// The contents of the segment.
 pub struct Layout {
-    /// Its areas, with their lengths.
+    /// Returns its areas, with their lengths.
     pub areas: fn() -> Vec<(&'static dyn Place, usize)>,
-    /// How many locks there are.
+    /// Returns the number of locks.
     pub locks: fn() -> usize,
-    /// Fills what is not to begin as zeros.
+    /// Initializes the values that must not start as zeros.
     pub fill: fn(),
 }
 
 /// An array in shared memory that is used without a lock.
 pub struct Shared<T> {
-    /// Null without the library in shared_preload_libraries. The same in every process, as all are forked from the
-    /// postmaster; replaced when the server starts anew after a crash.
+    /// Null without the library in shared_preload_libraries. Equal in every process, because all are forked from the
+    /// postmaster; replaced when the server restarts after a crash.
     at: AtomicPtr<T>,
     length: AtomicUsize,
 }
 
-/// An array in shared memory that only those use that hold lock `L`.
+/// An array in shared memory that is used only while lock `L` is held.
 pub struct Guarded<T, L> {
     area: Shared<T>,
     lock: PhantomData<fn() -> L>,
 }
 
-/// One of the locks, by its number.
+/// A lock, identified by its number.
 pub trait Lock {
     const NUMBER: usize;
 }
 
-/// Lock `L`, held exclusively until this is dropped.
+/// Lock `L`, held exclusively until this value is dropped.
 pub struct HeldLock<L> {
     _guard: Guard,
     lock: PhantomData<L>,
 }
 
-/// Types of which all-zero bytes are a value, as shared memory begins.
+/// Types for which all-zero bytes, the initial content of shared memory, are a valid value.
 ///
 /// # Safety
-/// They are one.
+/// All-zero bytes are a value of the type.
 pub unsafe trait Zeroed {}
 
 // SAFETY: numbers.
@@ -65,13 +69,13 @@ unsafe impl Zeroed for AtomicU32 {}
 // SAFETY: numbers.
 unsafe impl Zeroed for AtomicU64 {}
 
-/// An area whose place in the segment is to be found.
+/// An area of the segment.
 pub trait Place: Sync {
     fn size(&self, length: usize) -> usize;
 
     /// # Safety
-    /// From `at` on there is room for `length` values, aligned, all zeros or what another process has put there, for
-    /// the life of the process.
+    /// From `at` on there is aligned space for `length` values, either zeros or written by another process, for the
+    /// life of the process.
     unsafe fn attach(&self, at: *mut u8, length: usize);
 }
 
@@ -79,12 +83,12 @@ static LAYOUT: OnceLock<Layout> = OnceLock::new();
 static IS_AVAILABLE: AtomicBool = AtomicBool::new(false);
 static LOCKS: AtomicPtr<pg_sys::LWLockPadded> = AtomicPtr::new(std::ptr::null_mut());
 static LOCK_COUNT: AtomicUsize = AtomicUsize::new(0);
-/// Of the postmaster's making, for the life of the segment.
+/// Set by the postmaster, for the life of the segment.
 static SECRET: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 static mut PREVIOUS_REQUEST: pg_sys::shmem_request_hook_type = None;
 static mut PREVIOUS_STARTUP: pg_sys::shmem_startup_hook_type = None;
 
-/// Asks for the segment. To be called once, while the server loads its libraries.
+/// Requests the segment. Must be called once, while the server loads its libraries.
 pub fn init(layout: Layout) {
     LAYOUT.get_or_init(|| layout);
     // SAFETY: called once, in the postmaster; the previous hooks are kept and called.
@@ -101,12 +105,12 @@ pub fn is_available() -> bool {
     IS_AVAILABLE.load(Ordering::Relaxed)
 }
 
-/// A secret of the server's until it stops or crashes, the same in all processes.
+/// Returns the server's secret, equal in all processes until the server stops or crashes.
 pub fn secret() -> [u64; 2] {
     [0, 1].map(|half| SECRET[half].load(Ordering::Relaxed))
 }
 
-/// Where each area begins, and the size of all.
+/// Returns the offset of each area, and the total size.
 fn places(layout: &Layout) -> (Vec<(&'static dyn Place, usize, usize)>, usize) {
     let mut end = 0;
     let place = |(area, length): (&'static dyn Place, usize)| {
@@ -120,7 +124,7 @@ fn places(layout: &Layout) -> (Vec<(&'static dyn Place, usize, usize)>, usize) {
 
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn request() {
-    // SAFETY: this hook is the place for both requests.
+    // SAFETY: the server expects both requests in this hook.
     unsafe {
         if let Some(previous) = PREVIOUS_REQUEST {
             pg_guard_ffi_boundary(|| previous());
@@ -134,7 +138,8 @@ unsafe extern "C-unwind" fn request() {
 
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn startup() {
-    // SAFETY: this hook is the place to attach; it runs in the postmaster, again after a crash, when the memory is new.
+    // SAFETY: the server expects attachment in this hook, which runs in the postmaster; it runs again after a crash,
+    // when the memory is new.
     unsafe {
         if let Some(previous) = PREVIOUS_STARTUP {
             pg_guard_ffi_boundary(|| previous());
@@ -142,8 +147,7 @@ unsafe extern "C-unwind" fn startup() {
         let Some(layout) = LAYOUT.get() else { return };
         let (places, size) = places(layout);
         let mut found = false;
-        // Fresh from the system, so all zeros. It is not to be touched: pages that nothing was ever written to take no
-        // memory.
+        // New memory contains zeros. It must not be touched, because pages that were never written take no memory.
         let base = pg_sys::ShmemInitStruct(NAME.as_ptr(), size, &mut found).cast::<u8>();
         places.iter().for_each(|(area, length, begin)| area.attach(base.add(*begin), *length));
         LOCK_COUNT.store((layout.locks)(), Ordering::Relaxed);
@@ -186,10 +190,10 @@ impl<T: Zeroed + 'static> Shared<T> {
         self.values()
     }
 
-    /// To be used as those may be by several processes at once.
+    /// Several processes can use these values concurrently.
     fn values(&self) -> &'static [T] {
-        // SAFETY: `attach` was told so, and zeros are values; the callers see to it that no reference is used to
-        // change them meanwhile.
+        // SAFETY: by the contract of `attach`, and zeros are values; the callers make sure that no other reference
+        // changes them.
         unsafe { std::slice::from_raw_parts(self.at(), self.len()) }
     }
 }
@@ -203,22 +207,23 @@ impl<T, L: Lock> Guarded<T, L> {
 
 impl<T: Zeroed + 'static, L: Lock> Guarded<T, L> {
     pub fn get<'held>(&self, held: &'held HeldLock<L>) -> &'held [T] {
-        // Changed only by the holder of the lock, through a mutable reference to that.
+        // Changed only by the holder of the lock, through a mutable reference to it.
         let _ = held;
         self.area.values()
     }
 
     pub fn get_mut<'held>(&self, held: &'held mut HeldLock<L>) -> &'held mut [T] {
-        // SAFETY: the lock is borrowed as mutable, so there is no other reference to what it guards.
+        // SAFETY: the lock is borrowed mutably, so no other reference to the guarded area exists.
         unsafe { self.beside(held) }
     }
 
     /// # Safety
-    /// While the lock is held there is no other reference to this area; there may be some to others.
+    /// While the lock is held, no other reference to this area exists; references to other areas can exist.
     #[allow(clippy::mut_from_ref, reason = "the caller sees to it that it is the only one")]
     pub unsafe fn beside<'held>(&self, held: &'held HeldLock<L>) -> &'held mut [T] {
         let _ = held;
-        // SAFETY: `attach` was told so; the lock is held, and by this function's contract there is no other reference.
+        // SAFETY: by the contract of `attach`; the lock is held, and by this function's contract no other reference
+        // exists.
         unsafe { std::slice::from_raw_parts_mut(self.area.at(), self.area.len()) }
     }
 
@@ -255,7 +260,7 @@ impl<L: Lock> HeldLock<L> {
     }
 }
 
-/// A lock, held exclusively until it is dropped.
+/// A lock, held exclusively until this value is dropped.
 pub struct Guard(*mut pg_sys::LWLock);
 
 impl Guard {
@@ -265,7 +270,7 @@ impl Guard {
             Error::not_loaded().raise();
         }
         assert!(number < LOCK_COUNT.load(Ordering::Relaxed));
-        // SAFETY: there are as many locks as were requested.
+        // SAFETY: `number` is less than the number of requested locks.
         unsafe {
             let lock = std::ptr::addr_of_mut!((*locks.add(number)).lock);
             pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
@@ -278,9 +283,9 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         allocator::allow();
-        // SAFETY: acquired above. An error of the server's resets the count of what holds interrupts off, which the
-        // release is to lower by one; the lock it leaves to the end of the (sub)transaction, as
-        // `LWLockReleaseAll` does it.
+        // SAFETY: acquired above. An error of the server resets the interrupt holdoff count, which the release
+        // decrements. The error leaves the lock to the end of the (sub)transaction, which raises the count first, like
+        // `LWLockReleaseAll`.
         unsafe {
             if pg_sys::InterruptHoldoffCount > 0 {
                 pg_sys::LWLockRelease(self.0);

@@ -1,8 +1,8 @@
-//! Running SQL inside the server: kept plans, and their results.
+//! Runs SQL inside the server: kept plans, and their results.
 //!
-//! A kept plan is planned once, for all parameters, with the methods switched off that would read
-//! or sort whole tables: a plan made while a queue was empty must still be right when it is full.
-//! Nor is one ever worth compiling.
+//! A kept plan is planned once, for all parameters. The methods that read or sort whole tables are switched off during
+//! planning, because a plan made while a queue was empty must still be right when it is full. JIT is off too: it never
+//! pays for these plans.
 
 use crate::error::{Error, Result};
 use crate::server::foreign::column_type;
@@ -12,7 +12,7 @@ use pgrx::pg_sys::{self, Datum, Oid};
 use std::ffi::{CStr, CString, c_char};
 use std::marker::PhantomData;
 
-/// An open connection to the server's own SQL interface. Results do not outlive it.
+/// An open SPI connection. Results do not outlive it.
 pub struct Spi(());
 
 /// Runs `work` with a connection.
@@ -20,14 +20,13 @@ pub fn connect<T>(work: impl FnOnce(&Spi) -> T) -> T {
     open(0, work)
 }
 
-/// Runs `work` with a connection that may end transactions: for a procedure called at top level.
+/// Runs `work` with a connection that can end transactions: for a procedure called at top level.
 pub fn connect_nonatomic<T>(work: impl FnOnce(&Spi) -> T) -> T {
     open(pg_sys::SPI_OPT_NONATOMIC as i32, work)
 }
 
 fn open<T>(options: i32, work: impl FnOnce(&Spi) -> T) -> T {
-    // SAFETY: connect and finish are paired; after an error the end of the (sub)transaction
-    // closes the connection.
+    // SAFETY: connect and finish are paired; after an error the end of the (sub)transaction closes the connection.
     unsafe {
         succeeded(pg_sys::SPI_connect_ext(options));
         let value = work(&Spi(()));
@@ -37,26 +36,26 @@ fn open<T>(options: i32, work: impl FnOnce(&Spi) -> T) -> T {
 }
 
 impl Spi {
-    /// Commits, and begins the next transaction.
+    /// Commits, and starts the next transaction.
     pub fn commit(&self) {
-        // SAFETY: refused by the server where it is not allowed.
+        // SAFETY: the server refuses it if it is not allowed.
         unsafe { pg_sys::SPI_commit() }
     }
 
-    /// Rolls back, and begins the next transaction.
+    /// Rolls back, and starts the next transaction.
     pub fn rollback(&self) {
-        // SAFETY: refused by the server where it is not allowed.
+        // SAFETY: the server refuses it if it is not allowed.
         unsafe { pg_sys::SPI_rollback() }
     }
 
-    /// Runs a statement that is not worth keeping.
+    /// Runs a statement without keeping its plan.
     pub fn run(&self, sql: &str) -> Rows<'_> {
         let sql = c_string(sql);
         // SAFETY: a connection is open, `sql` outlives the call.
         unsafe { Rows::new(pg_sys::SPI_execute(sql.as_ptr(), false, 0)) }
     }
 
-    /// Runs a statement with parameters that is not worth keeping.
+    /// Runs a statement with parameters without keeping its plan.
     pub fn run_with(&self, sql: &str, arguments: &[(Oid, Option<Value>)]) -> Rows<'_> {
         let sql = c_string(sql);
         let mut types: Vec<Oid> = arguments.iter().map(|(oid, _)| *oid).collect();
@@ -75,7 +74,7 @@ impl Spi {
         }
     }
 
-    /// Runs a kept plan with a fresh snapshot.
+    /// Runs a kept plan with a new snapshot.
     pub fn run_plan<'a>(
         &self,
         plan: &Plan,
@@ -83,7 +82,7 @@ impl Spi {
     ) -> Rows<'_> {
         plan.make_ready();
         let (mut values, nulls) = split(arguments, &plan.types);
-        // SAFETY: a connection is open, the plan takes as many parameters of these types.
+        // SAFETY: a connection is open, and the plan has these parameter types.
         unsafe {
             Rows::new(pg_sys::SPI_execute_plan(
                 plan.plan,
@@ -96,10 +95,10 @@ impl Spi {
     }
 }
 
-/// A prepared statement that is kept until it is dropped.
+/// A prepared statement that is kept until this value is dropped.
 pub struct Plan {
     plan: pg_sys::SPIPlanPtr,
-    /// Those of the parameters.
+    /// The types of the parameters.
     types: Vec<Oid>,
 }
 
@@ -123,10 +122,10 @@ impl Plan {
         }
     }
 
-    /// Plans the statement if it has to be planned (again), so that its execution does not.
+    /// Plans the statement if necessary, so that its execution does not.
     fn make_ready(&self) {
         let _settings = PlannerSettings::narrow();
-        // SAFETY: a saved plan of one statement; the reference is given back at once.
+        // SAFETY: a saved plan of one statement; the reference is released immediately.
         unsafe {
             let cached = pg_sys::SPI_plan_get_cached_plan(self.plan);
             if !cached.is_null() {
@@ -138,12 +137,12 @@ impl Plan {
 
 impl Drop for Plan {
     fn drop(&mut self) {
-        // SAFETY: the plan is a kept one, known only here.
+        // SAFETY: a saved plan without other references.
         unsafe { pg_sys::SPI_freeplan(self.plan) };
     }
 }
 
-/// The planner's switches as they were, restored on drop, in case of an error as well.
+/// Previous values of the planner's switches, restored on drop, also after an error.
 struct PlannerSettings([bool; 6]);
 
 impl PlannerSettings {
@@ -181,19 +180,19 @@ impl Drop for PlannerSettings {
     }
 }
 
-/// The rows that a statement has given back.
+/// The rows returned by a statement.
 pub struct Rows<'spi> {
     table: *mut pg_sys::SPITupleTable,
-    /// Rows given back, or affected where the statement gives none back.
+    /// Number of rows returned, or of rows affected by a statement that returns no rows.
     count: usize,
-    /// The only column of rows that no statement has given back.
+    /// The only column of rows that were not returned by a statement.
     values: Vec<Value<'spi>>,
     _spi: PhantomData<&'spi Spi>,
 }
 
 impl<'spi> Rows<'spi> {
     /// # Safety
-    /// To be called right after a statement of SPI, with its result.
+    /// To be called immediately after an SPI statement, with its result.
     unsafe fn new(result: i32) -> Self {
         succeeded(result);
         // SAFETY: variables that the statement has just set.
@@ -205,7 +204,7 @@ impl<'spi> Rows<'spi> {
         }
     }
 
-    /// Rows of one column that were come by without a statement.
+    /// Returns rows of one column that do not come from a statement.
     pub fn of(values: Vec<Value<'spi>>) -> Self {
         let table = std::ptr::null_mut();
         Rows { table, count: values.len(), values, _spi: PhantomData }
@@ -219,14 +218,14 @@ impl<'spi> Rows<'spi> {
         self.count == 0
     }
 
-    /// The value in a row (from 0) and column (from 1); it lives as long as the rows do.
+    /// Returns the value in a row (from 0) and column (from 1); it lives as long as the rows.
     pub fn value(&self, row: usize, column: i32) -> Option<Value<'_>> {
         if let Some(value) = self.values.get(row) {
             return (column == 1).then_some(*value);
         }
         let tuple = self.tuple(row)?;
         let mut is_null = false;
-        // SAFETY: the tuple belongs to the table whose descriptor is given, and lives as long.
+        // SAFETY: the tuple belongs to the table with this descriptor, and lives as long.
         unsafe {
             let description = (*self.table).tupdesc;
             let datum = pg_sys::SPI_getbinval(tuple, description, column, &mut is_null);
@@ -234,7 +233,7 @@ impl<'spi> Rows<'spi> {
         }
     }
 
-    /// The value in a row (from 0) and column (from 1) as text.
+    /// Returns the value in a row (from 0) and column (from 1) as text.
     pub fn text(&self, row: usize, column: i32) -> Option<String> {
         let tuple = self.tuple(row)?;
         // SAFETY: as above; the C string is copied.
@@ -244,7 +243,7 @@ impl<'spi> Rows<'spi> {
         }
     }
 
-    /// The first value of the first row as a number; 0 where there is none.
+    /// Returns the first value of the first row as a number; 0 if it does not exist.
     pub fn number(&self) -> i64 {
         self.text(0, 1).and_then(|text| text.parse().ok()).unwrap_or(0)
     }
@@ -253,7 +252,7 @@ impl<'spi> Rows<'spi> {
         if self.table.is_null() || row >= self.count {
             return None;
         }
-        // SAFETY: the table holds `count` tuples.
+        // SAFETY: the table contains `count` tuples.
         Some(unsafe { *(*self.table).vals.add(row) })
     }
 }
@@ -261,14 +260,14 @@ impl<'spi> Rows<'spi> {
 impl Drop for Rows<'_> {
     fn drop(&mut self) {
         if !self.table.is_null() && !std::thread::panicking() {
-            // SAFETY: the table is this value's own, and its connection is still open.
+            // SAFETY: this value owns the table, and its connection is still open.
             unsafe { pg_sys::SPI_freetuptable(self.table) };
         }
     }
 }
 
-/// The values of a statement's parameters and which of them are NULL, as many as there are types; an error if
-/// one is of another type.
+/// Returns the parameters of a statement as datums and NULL flags, one for each type; an error if a value has another
+/// type.
 fn split<'a>(
     arguments: impl Iterator<Item = Option<Value<'a>>>,
     types: &[Oid],
@@ -283,7 +282,7 @@ fn split<'a>(
 }
 
 fn c_string(sql: &str) -> CString {
-    // No statement holds a NUL character: names and literals come from the server.
+    // No statement contains a NUL character: names and literals come from the server.
     CString::new(sql).unwrap_or_default()
 }
 

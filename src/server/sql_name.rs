@@ -1,4 +1,4 @@
-//! Names of tables and functions as users give them, read by the server's rules.
+//! Names of tables and functions given by users, parsed by the server's rules.
 
 use crate::error::{Error, Result};
 use crate::server::foreign::list_nth;
@@ -9,12 +9,12 @@ use xqueue_core::names::{self, LONGEST_NAME};
 
 const NAMES: &str = "Name a table as in SQL: 'jobs', 'app.jobs', '\"My Jobs\"'.";
 
-/// Finds a table by the name that a user gives, read as `regclass` reads it.
+/// Finds a table by a name given by a user, parsed like `regclass` input.
 pub fn find_table(name: &str) -> Result<Oid> {
     let not_found = || {
         Error::new(
             PgSqlErrorCode::ERRCODE_UNDEFINED_TABLE,
-            // A name that was given quoted is not quoted again.
+            // A name given with quotes is not quoted again.
             match name.contains('"') {
                 true => format!("table {name} does not exist"),
                 false => format!("table \"{name}\" does not exist"),
@@ -38,7 +38,7 @@ pub fn find_table(name: &str) -> Result<Oid> {
     if oid == Oid::INVALID { Err(not_found()) } else { Ok(oid) }
 }
 
-/// The parts of a table's name: schema and table, or only the table.
+/// Returns the parts of a table's name: schema and table, or only the table.
 pub fn parts(name: &str) -> Result<Vec<String>> {
     refuse_too_long(name)?;
     let names = qualified(name).ok_or_else(|| Error::invalid("a name holds a NUL character"))?;
@@ -52,7 +52,7 @@ pub fn parts(name: &str) -> Result<Vec<String>> {
     }
 }
 
-/// Refuses a name, written as in SQL, of which the server would cut a part off: two tables could become one.
+/// Refuses a name in SQL notation that the server would truncate: two different names could then mean the same table.
 fn refuse_too_long(name: &str) -> Result<()> {
     match names::longest_part(name) {
         ..=LONGEST_NAME => Ok(()),
@@ -60,7 +60,7 @@ fn refuse_too_long(name: &str) -> Result<()> {
     }
 }
 
-/// The error for a name that is longer than the server's.
+/// Returns the error for a name that is longer than the server's limit.
 pub fn too_long(name: &str) -> Error {
     Error::new(PgSqlErrorCode::ERRCODE_NAME_TOO_LONG, format!("the name \"{name}\" is too long"))
         .hint(format!("Names have at most {LONGEST_NAME} bytes; PostgreSQL cuts longer ones off."))

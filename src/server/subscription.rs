@@ -1,16 +1,16 @@
-//! Subscriptions of logical replication: tables that are copies of another server's.
+//! Logical replication: recognizes tables that are copies of another server's.
 
 use crate::server::relation::{Lock, Relation, Snapshot};
 use pgrx::pg_sys::Oid;
 
-/// The catalogues `pg_subscription` and `pg_subscription_rel`, and the latter's index by table.
+/// The catalogs `pg_subscription` and `pg_subscription_rel`, and the latter's index by table.
 pub const CATALOGUE: Oid = Oid::from_u32(6100);
 const TABLES: Oid = Oid::from_u32(6102);
 const TABLES_BY_OID: Oid = Oid::from_u32(6117);
-/// The column with the table.
+/// The column that contains the table.
 const TABLE: i16 = 2;
 
-/// Returns whether a table is a copy as of now, whatever snapshot the transaction has.
+/// Returns whether a table is a copy now, independently of the transaction's snapshot.
 pub fn copies(table: Oid) -> bool {
     let tables = Relation::open(TABLES, Lock::AccessShare);
     let by_oid = (TABLES_BY_OID, TABLE);

@@ -1,4 +1,4 @@
-//! Scans of tables that run no user code and know no row security.
+//! Scans of tables that run no user code and ignore row security.
 
 use crate::server::relation::{Relation, Snapshot};
 use crate::server::row::Tuple;
@@ -6,20 +6,20 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ptr::null_mut;
 
-/// The types that name objects, such as regrole, are as long as oid.
+/// The types that name objects, such as regrole, have the length of oid.
 const OID_LENGTH: i16 = 4;
 /// Number of pages after which a scan of a possibly large table checks whether to continue.
 const PART: u32 = 1024;
 
 impl Relation {
-    /// Sees every row that `snapshot` sees, whatever the table's access method. Ends early, with false, when
-    /// `see` says so.
+    /// Passes every row visible to `snapshot` to `see`, for any access method. Ends early and returns false when `see`
+    /// returns false.
     pub fn scan(&self, snapshot: &Snapshot, see: impl FnMut(&Tuple) -> bool) -> bool {
         self.scan_part(snapshot, None, see)
     }
 
-    /// The same in parts, between which `goes_on` is asked: of what no row can be seen any more there may be any number
-    /// of pages. A table whose rows are not stored as the server's own are is one part.
+    /// Scans page by page and calls `goes_on` in between: a table can have any number of pages of dead rows. A table
+    /// with an access method other than heap is scanned in one part.
     pub fn scan_in_parts(
         &self,
         snapshot: &Snapshot,
@@ -29,14 +29,14 @@ impl Relation {
         if !self.is_heap() {
             return self.scan_part(snapshot, None, see);
         }
-        // Rows in pages that come to be later are none that the snapshot sees.
+        // Rows in pages added later are not visible to the snapshot.
         let pages = self.pages();
         let mut parts =
             (0..pages).step_by(PART as usize).map(|from| (from, PART.min(pages - from)));
         parts.all(|part| goes_on() && self.scan_part(snapshot, Some(part), &mut see))
     }
 
-    /// `part`: the first page, and how many.
+    /// `part`: the first page and the number of pages.
     fn scan_part(
         &self,
         snapshot: &Snapshot,
@@ -46,9 +46,9 @@ impl Relation {
         const FLAGS: u32 = pg_sys::ScanOptions::SO_TYPE_SEQSCAN
             | pg_sys::ScanOptions::SO_ALLOW_PAGEMODE
             | pg_sys::ScanOptions::SO_ALLOW_STRAT;
-        // SAFETY: a sequential scan of an open table under a registered snapshot, by the functions that every
-        // access method has; each tuple is valid until the next one is fetched. A scan of a part is one of a heap that
-        // has so many pages, which is not synchronized with others.
+        // SAFETY: a sequential scan of an open table under a registered snapshot, by the functions that every access
+        // method has; each tuple is valid until the next one is fetched. Only a heap that has these pages is scanned in
+        // parts, without synchronization with other scans.
         unsafe {
             let Some(methods) = (*self.pointer()).rd_tableam.as_ref() else { return true };
             let (Some(begin), Some(next), Some(end)) =
@@ -79,8 +79,8 @@ impl Relation {
         }
     }
 
-    /// What `see` makes of the first row, as the catalogues are seen now: also in a parallel operation, which can take
-    /// no other snapshot of this moment.
+    /// Returns the result of `see` for the first row, in the latest catalog snapshot. This works in a parallel
+    /// operation too, which cannot take another snapshot of the present.
     pub(super) fn first_of_all<T>(&self, see: impl FnOnce(&Tuple) -> T) -> Option<T> {
         // SAFETY: a scan of an open table without keys; the server takes the snapshot.
         unsafe {
@@ -99,7 +99,7 @@ impl Relation {
         }
     }
 
-    /// What `see` makes of the first row with this oid in a column that is the first one of the index.
+    /// Returns the result of `see` for the first row with this oid in a column that is the first of the index.
     pub fn first<T>(
         &self,
         at: (Oid, i16),
@@ -107,11 +107,11 @@ impl Relation {
         snapshot: &Snapshot,
         see: impl FnOnce(&Tuple) -> T,
     ) -> Option<T> {
-        // SAFETY: the operator and the value are of type oid.
+        // SAFETY: operator and value have type oid.
         unsafe { self.first_equal(at, (pg_sys::F_OIDEQ, value.into()), snapshot, see) }
     }
 
-    /// The same with a uuid.
+    /// Returns the result of `see` for the first row with this uuid in a column that is the first of the index.
     pub(super) fn first_of_uuid<T>(
         &self,
         at: (Oid, i16),
@@ -121,13 +121,13 @@ impl Relation {
     ) -> Option<T> {
         let key = (pg_sys::F_UUID_EQ, Datum::from(value.as_ptr()));
         let is_uuid = self.described().get(at.1)?.atttypid == pg_sys::UUIDOID;
-        // SAFETY: the operator is that of type uuid, of which the column is, and whose values are 16 bytes passed by
+        // SAFETY: the operator belongs to type uuid, which is the column's type; its values are 16 bytes passed by
         // reference.
         is_uuid.then(|| unsafe { self.first_equal(at, key, snapshot, see) }).flatten()
     }
 
-    /// How many rows have this oid in a column that is the first one of the index, up to a limit; with those that
-    /// transactions in progress have added, and without those that such have changed or deleted.
+    /// Counts the rows with this oid in a column that is the first of the index, up to a limit. Counts rows that
+    /// transactions in progress have added, but not the ones that these have changed or deleted.
     pub(super) fn count_with_uncommitted(
         &self,
         (index, column): (Oid, i16),
@@ -141,8 +141,8 @@ impl Relation {
             snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
             ..Default::default()
         };
-        // SAFETY: an index scan of an open table, with one key of type oid. The snapshot, of a kind that is not
-        // registered, outlives it, and says of each row whether a transaction in progress has changed that.
+        // SAFETY: an index scan of an open table, with one key of type oid. The snapshot, of an unregistered kind,
+        // outlives it. It reports for each row whether a transaction in progress has changed the row.
         unsafe {
             let mut key = pg_sys::ScanKeyData::default();
             let equal = pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber;
@@ -159,7 +159,7 @@ impl Relation {
     }
 
     /// # Safety
-    /// The operator is an equality of the column's type, of which the value is.
+    /// The operator is an equality of the column's type, and the value has that type.
     unsafe fn first_equal<T>(
         &self,
         (index, column): (Oid, i16),

@@ -1,5 +1,5 @@
-//! What the operating system does for a process beyond the standard library: the signals of a thread, the
-//! patience of a socket. Nothing here is PostgreSQL's, so threads may call it.
+//! Services of the operating system that the standard library lacks: the signals of a thread, the timeout of a socket.
+//! Threads can call them, because they do not use PostgreSQL.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -7,10 +7,10 @@ use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// Runs `work` while this thread takes no signals, nor do the threads that it starts.
+/// Runs `work` while this thread, and the threads that it starts, receive no signals.
 pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> io::Result<T> {
     let mut before = MaybeUninit::uninit();
-    // SAFETY: sigfillset initializes the set that it is given, pthread_sigmask reads that set and writes the other.
+    // SAFETY: sigfillset initializes `all`; pthread_sigmask reads `all` and writes `before`.
     let result = unsafe {
         let mut all = MaybeUninit::uninit();
         libc::sigfillset(all.as_mut_ptr());
@@ -20,7 +20,7 @@ pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> io::Result<T> {
         return Err(io::Error::from_raw_os_error(result));
     }
     let value = work();
-    // SAFETY: the call above succeeded, so `before` is initialized; no old mask is asked for.
+    // SAFETY: the call above succeeded, so `before` is initialized; the old mask is not requested.
     match unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) }
     {
         0 => Ok(value),
@@ -28,10 +28,11 @@ pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> io::Result<T> {
     }
 }
 
-/// Without this, writes into a connection whose other end has vanished succeed for a quarter of an hour.
+/// Limits how long sent data can stay unacknowledged. Without the limit, writes into a connection whose peer has
+/// vanished succeed for a quarter of an hour.
 pub fn give_up_unacknowledged_data(stream: &TcpStream, after: Duration) -> io::Result<()> {
     let milliseconds = libc::c_uint::try_from(after.as_millis()).unwrap_or(libc::c_uint::MAX);
-    // SAFETY: the descriptor is open as `stream` is borrowed; the value is a live c_uint of the length given.
+    // SAFETY: the descriptor is open because `stream` is borrowed; the value is a live c_uint of the given length.
     let result = unsafe {
         libc::setsockopt(
             stream.as_raw_fd(),

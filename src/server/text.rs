@@ -1,4 +1,4 @@
-//! Text that the server gives.
+//! Strings returned by the server.
 
 use pgrx::pg_sys;
 use std::ffi::CStr;

@@ -1,4 +1,4 @@
-//! Instants (microseconds, as PostgreSQL counts them) and intervals.
+//! Instants (in microseconds, PostgreSQL's unit) and intervals.
 
 use crate::error::{Error, Result};
 use crate::server::types;
@@ -9,30 +9,30 @@ use xqueue_core::time::{LONGEST_TTR_DAYS, LONGEST_TTR_YEARS};
 
 const DAY: i64 = 86_400_000_000;
 
-/// The clock, in microseconds since 2000-01-01.
+/// Returns the present time, in microseconds since 2000-01-01.
 pub fn now() -> i64 {
     // SAFETY: reads the clock.
     unsafe { crate::server::raw::GetCurrentTimestamp() }
 }
 
-/// Returns the instant that is a pause from now.
+/// Returns the instant after a pause from now.
 pub fn in_future(pause: Duration) -> i64 {
     now().saturating_add(pause.as_micros() as i64)
 }
 
-/// Returns the time until an instant, which may have passed.
+/// Returns the time until an instant; zero if it has passed.
 pub fn until(instant: i64) -> Duration {
     Duration::from_micros(instant.saturating_sub(now()).max(0) as u64)
 }
 
-/// An instant of PostgreSQL in microseconds since 1970-01-01.
+/// Converts an instant of PostgreSQL to microseconds since 1970-01-01.
 pub fn unix_microseconds(instant: i64) -> i64 {
     const EPOCH_DIFFERENCE: i64 = 946_684_800_000_000;
     instant + EPOCH_DIFFERENCE
 }
 
-/// Converts a length in microseconds to seconds. One from or until infinity becomes 290,000 years, about the longest
-/// that an interval can hold, with which make_interval raises no error.
+/// Converts a length in microseconds to seconds. A length from or to infinity becomes 290,000 years, about the longest
+/// interval that make_interval accepts.
 pub fn seconds_of(length: i64) -> f64 {
     const LONGEST: i64 = 9_150_000_000_000_000_000;
     length.clamp(-LONGEST, LONGEST) as f64 / 1e6
@@ -44,18 +44,18 @@ pub fn after(instant: i64, microseconds: i64) -> Option<i64> {
     instant.checked_add(microseconds).filter(|end| *end < END)
 }
 
-/// The instant an interval after another; an error where the calendar ends.
+/// Adds an interval to an instant; an error beyond the end of the calendar.
 pub fn plus(instant: i64, interval: Value) -> i64 {
     let arguments = [Some(Datum::from(instant)), Some(interval.require(types::INTERVAL))];
-    // SAFETY: the server's function for the two types, which gives no NULL.
+    // SAFETY: the server's function for the two types, which never returns NULL.
     let end =
         unsafe { pgrx::direct_function_call_as_datum(pg_sys::timestamptz_pl_interval, &arguments) };
     end.map_or(instant, |end| end.value() as i64)
 }
 
-/// An interval that anybody may have written, between none and a hundred years. Where months and days have opposite
-/// signs and one of them is beyond that, the interval counts as too long: the sum of an instant and its months must be
-/// an instant.
+/// Limits an interval written by any user to the range from zero to a hundred years. An interval whose months and days
+/// have opposite signs, and one of them beyond the limit, counts as too long: the sum of an instant and its months must
+/// be a valid instant.
 pub fn sensible(interval: Value) -> Value {
     let bound = |month| Value::interval(pg_sys::Interval { month, day: 0, time: 0 });
     let compared = |with: Value| {
@@ -78,7 +78,7 @@ pub fn sensible(interval: Value) -> Value {
     }
 }
 
-/// The length in seconds of an interval given as text; errors about its form are the server's.
+/// Returns the length in seconds of an interval given as text; syntax errors are the server's.
 pub fn seconds(text: &str) -> std::result::Result<f64, String> {
     let interval = crate::server::operators::parse_value(text, types::INTERVAL);
     let interval = interval.map_err(|_| "a time holds a NUL character".to_string())?;
@@ -87,8 +87,7 @@ pub fn seconds(text: &str) -> std::result::Result<f64, String> {
     Ok(seconds_of(length))
 }
 
-/// The length of an interval in microseconds, a month being 30 days; refuses what lies before now
-/// or has no end.
+/// Returns the length of an interval in microseconds, with months of 30 days; refuses negative and infinite intervals.
 pub fn duration(argument: &str, interval: &pg_sys::Interval) -> Result<i64> {
     let endless =
         interval.month == i32::MAX && interval.day == i32::MAX && interval.time == i64::MAX;
@@ -103,7 +102,7 @@ pub fn duration(argument: &str, interval: &pg_sys::Interval) -> Result<i64> {
     }
 }
 
-/// The length of an interval in microseconds, a month being 30 days, and no more than there can be.
+/// Returns the length of an interval in microseconds, with months of 30 days, capped at the maximum.
 pub fn length(interval: &pg_sys::Interval) -> i64 {
     microseconds(interval).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Trigger calls and the tuples they see.
+//! Calls of trigger functions, the tuples that they get, and the triggers of a table.
 
 use crate::error::{Error, Result};
 use crate::server::foreign::{column_type, list, list_nth};
@@ -11,7 +11,7 @@ use pgrx::pg_sys::{self, Datum, Oid};
 use std::ffi::CStr;
 use std::ptr::null_mut;
 
-/// What fired a trigger.
+/// The event that fired a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     Insert,
@@ -20,7 +20,7 @@ pub enum Event {
     Truncate,
 }
 
-/// When a trigger function has to be fired.
+/// When a trigger function must be fired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timing {
     AfterRow,
@@ -29,24 +29,24 @@ pub enum Timing {
     AfterStatement,
 }
 
-/// A trigger as its table has it.
+/// A trigger of a table.
 pub struct Present {
     pub oid: Oid,
     pub name: String,
     pub function: Oid,
-    /// When it fires, as `kind` says it.
+    /// When it fires, in the encoding of `kind`.
     pub kind: i16,
-    /// The server has made it, for a constraint.
+    /// The server has created it for a constraint.
     pub is_internal: bool,
-    /// It has no arguments, columns and transition tables, and is no constraint.
+    /// It has no arguments, column list or transition tables, and is no constraint trigger.
     pub is_plain: bool,
-    /// It fires for what is done here.
+    /// It fires for local changes.
     pub fires: bool,
-    /// Also for what replication brings.
+    /// It also fires for replicated changes.
     pub fires_always: bool,
 }
 
-/// When a trigger fires, as the catalogue says it.
+/// Returns when a trigger fires in the encoding of the catalog.
 pub fn kind(timing: Timing, event: Event) -> i16 {
     let timing = match timing {
         Timing::AfterRow => pg_sys::TRIGGER_TYPE_ROW,
@@ -62,7 +62,7 @@ pub fn kind(timing: Timing, event: Event) -> i16 {
     (timing | event) as i16
 }
 
-/// Maximum number of bytes in which the condition of a trigger is stored; a longer one is not read, and none of ours.
+/// Maximum number of bytes of a stored trigger condition; longer ones are not read, and do not belong to the extension.
 const READ: usize = 64 << 10;
 
 /// The condition of a trigger.
@@ -75,10 +75,11 @@ pub enum Condition {
 }
 
 impl Relation {
-    /// The name of a trigger whose condition calls functions that are not immutable, if there is one. Who made it is
-    /// unknown.
+    /// Returns the name of a trigger whose condition calls functions that are not immutable; None if there is no such
+    /// trigger. The creator of a trigger is not recorded.
     pub fn trigger_with_mutable_condition(&self) -> Option<String> {
-        // SAFETY: as below; a condition is null or an expression as text, and one that was just read is ours.
+        // SAFETY: as below; a condition is null or an expression as text, and a newly read expression belongs to the
+        // caller.
         unsafe {
             let triggers = (*self.pointer()).trigdesc.as_ref()?;
             let mut triggers =
@@ -94,10 +95,10 @@ impl Relation {
         }
     }
 
-    /// The condition of one of the table's triggers, by the expression that the server stores.
+    /// Returns the condition of one of the table's triggers, from the expression that the server stores.
     pub fn condition_of_trigger(&self, trigger: Oid) -> Condition {
-        // SAFETY: an open relation; null, or a description of as many triggers as it says. A condition is the text of
-        // an expression.
+        // SAFETY: an open relation; null, or a descriptor with `numtriggers` triggers. A condition is the text of an
+        // expression.
         unsafe {
             let triggers = (*self.pointer()).trigdesc.as_ref();
             let (first, count) =
@@ -115,9 +116,9 @@ impl Relation {
         }
     }
 
-    /// The columns of the table that refer to other tables by foreign keys.
+    /// Returns the table's columns that refer to other tables by foreign keys.
     pub fn foreign_key_columns(&self) -> Vec<i16> {
-        // SAFETY: an open relation; the list is its own, and is looked at before anything can change it.
+        // SAFETY: an open relation, which owns the list; it is read before anything can change it.
         unsafe {
             let keys =
                 list::<pg_sys::ForeignKeyCacheInfo>(pg_sys::RelationGetFKeyList(self.pointer()));
@@ -126,9 +127,9 @@ impl Relation {
         }
     }
 
-    /// The triggers of the table, the server's own for foreign keys among them.
+    /// Returns the triggers of the table, including the server's own for foreign keys.
     pub fn triggers(&self) -> Vec<Present> {
-        // SAFETY: an open relation; null, or a description of as many triggers as it says.
+        // SAFETY: an open relation; null, or a descriptor with `numtriggers` triggers.
         unsafe {
             let Some(triggers) = (*self.pointer()).trigdesc.as_ref() else { return vec![] };
             let describe = |index: usize| {
@@ -156,12 +157,12 @@ impl Relation {
     }
 }
 
-/// The columns of which the condition of a trigger says that they differ; None if it says something else.
+/// Returns the columns whose difference the condition of a trigger tests; None for another condition.
 ///
 /// # Safety
 /// `condition` is an expression.
 unsafe fn differing(condition: *mut pg_sys::Node) -> Option<Vec<i16>> {
-    // SAFETY: the tag of a node says what it is; the lists of arguments hold expressions.
+    // SAFETY: the tag determines a node's type; the argument lists contain expressions.
     unsafe {
         let is = |node: *mut pg_sys::Node, tag| (*node).type_ == tag;
         let columns = |row: *mut pg_sys::Node, of: u32| -> Option<Vec<i16>> {
@@ -186,7 +187,7 @@ unsafe fn differing(condition: *mut pg_sys::Node) -> Option<Vec<i16>> {
 pub struct Firing<'call>(&'call pg_sys::TriggerData);
 
 impl<'call> Firing<'call> {
-    /// The trigger whose function this is, if it fires as that function has to be fired.
+    /// Returns the firing trigger of a call, if it has the timing that its function requires.
     pub fn of(call: &'call Call, timing: Timing) -> Result<Firing<'call>> {
         let firing = call.trigger_data().map(Firing);
         firing.filter(|firing| firing.has(timing)).ok_or_else(|| {
@@ -225,30 +226,30 @@ impl<'call> Firing<'call> {
         }
     }
 
-    /// The row that is there before the event; the new one for an insert.
+    /// Returns the row before the event; for an insert the new row.
     pub fn row(&self) -> Tuple {
         self.tuple(self.0.tg_trigtuple)
     }
 
-    /// The row that an update puts in the place of the old one.
+    /// Returns the new row of an update.
     pub fn new_row(&self) -> Tuple {
         self.tuple(self.0.tg_newtuple)
     }
 
-    /// The result of a trigger that changes nothing.
+    /// Returns the result of a trigger that changes nothing.
     pub fn unchanged(&self) -> Option<Value<'call>> {
         self.result(self.0.tg_trigtuple)
     }
 
-    /// The result of a BEFORE trigger: the row with other values in some columns.
+    /// Returns the result of a BEFORE trigger: the row with new values in some columns.
     pub fn with_columns(&self, values: &[(i16, Value)]) -> Option<Value<'call>> {
         if values.is_empty() {
             return self.unchanged();
         }
         let mut columns: Vec<i32> = values.iter().map(|(number, _)| i32::from(*number)).collect();
         let mut nulls = vec![false; values.len()];
-        // SAFETY: the tuple and its descriptor belong together, the columns are theirs, the values of their
-        // types, and the three arrays have the length given.
+        // SAFETY: the tuple matches its descriptor, the columns and the types of the values are the descriptor's, and
+        // the three arrays have the given length.
         let tuple = unsafe {
             let description = (*self.0.tg_relation).rd_att;
             let mut values: Vec<Datum> = values
@@ -268,7 +269,7 @@ impl<'call> Firing<'call> {
     }
 
     fn result(&self, tuple: pg_sys::HeapTuple) -> Option<Value<'call>> {
-        // SAFETY: what a trigger gives back is a tuple, or null: the same as no row.
+        // SAFETY: a trigger returns a tuple, or null, which means no row.
         Some(unsafe { Value::new(Datum::from(tuple), pg_sys::TRIGGEROID) })
     }
 

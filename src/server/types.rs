@@ -1,4 +1,4 @@
-//! The types that the extension deals with.
+//! The types that the extension uses, and their properties.
 
 use crate::server::text::owned;
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -22,7 +22,7 @@ pub const JSONB: Oid = pg_sys::JSONBOID;
 pub const INTERVAL: Oid = pg_sys::INTERVALOID;
 pub const TIMESTAMPTZ: Oid = pg_sys::TIMESTAMPTZOID;
 pub const RECORD: Oid = pg_sys::RECORDOID;
-/// The types of results, by their names in SQL.
+/// Types of results, by their SQL names.
 #[allow(non_upper_case_globals, reason = "as SQL calls them")]
 pub mod result {
     use super::{Oid, pg_sys};
@@ -42,7 +42,7 @@ pub fn is_integer(oid: Oid) -> bool {
     [INT2, INT4, INT8].contains(&oid)
 }
 
-/// The greatest number that an integer type can hold.
+/// Returns the greatest number of an integer type.
 pub fn greatest_integer(oid: Oid) -> i64 {
     match oid {
         INT2 => i64::from(i16::MAX),
@@ -51,12 +51,12 @@ pub fn greatest_integer(oid: Oid) -> i64 {
     }
 }
 
-/// Returns whether a type is one of dates and times of day.
+/// Returns whether a type is a date, time or timestamp type.
 pub fn is_of_time(oid: Oid) -> bool {
     [pg_sys::DATEOID, pg_sys::TIMEOID, pg_sys::TIMESTAMPOID, pg_sys::TIMESTAMPTZOID].contains(&oid)
 }
 
-/// A uuid as text.
+/// Formats a uuid as text.
 pub fn uuid_text(uuid: [u8; 16]) -> String {
     let hex: Vec<String> = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
     let part = |from: usize, to: usize| hex[from..to].concat();
@@ -65,9 +65,9 @@ pub fn uuid_text(uuid: [u8; 16]) -> String {
 
 pub type Uuid = [u8; 16];
 
-/// A type's name with its schema, as SQL reads it.
+/// Returns a type's name with its schema, in SQL notation.
 pub fn type_name(oid: Oid) -> String {
-    // What is called "character" has one character.
+    // In SQL, "character" without a length means character(1).
     if oid == pg_sys::BPCHAROID {
         return "pg_catalog.bpchar".into();
     }
@@ -75,7 +75,7 @@ pub fn type_name(oid: Oid) -> String {
     unsafe { owned(pg_sys::format_type_be_qualified(oid)) }.unwrap_or_default()
 }
 
-/// The number by which the server names a type that has changed. Other types may have the same.
+/// Returns the hash that identifies a type in the server's invalidation messages. Other types can have the same hash.
 pub fn catalog_hash(oid: Oid) -> u32 {
     let (key, none) = (Datum::from(oid), Datum::from(0));
     // SAFETY: hashes an oid.
@@ -85,7 +85,7 @@ pub fn catalog_hash(oid: Oid) -> u32 {
     }
 }
 
-/// The element type of an array type, None if it is none.
+/// Returns the element type of an array type; None for other types.
 pub fn element_type(oid: Oid) -> Option<Oid> {
     // SAFETY: a look-up.
     let element = unsafe { pg_sys::get_element_type(oid) };
@@ -97,7 +97,7 @@ pub fn array_type(element: Oid) -> Oid {
     unsafe { pg_sys::get_array_type(element) }
 }
 
-/// The type below all domains. Types whose numbers the server's sources give are none.
+/// Returns the type below all domains. Types with hand-assigned oids in the server's sources are never domains.
 pub fn base_type(oid: Oid) -> Oid {
     if u32::from(oid) < pg_sys::FirstGenbkiObjectId {
         return oid;
@@ -106,7 +106,7 @@ pub fn base_type(oid: Oid) -> Oid {
     unsafe { pg_sys::getBaseType(oid) }
 }
 
-/// The modifier of a type, or, for a domain, that of the type it is based on.
+/// Returns the modifier of a type, or, for a domain, the modifier of its base type.
 pub fn base_modifier(oid: Oid, modifier: i32) -> i32 {
     let mut modifier = modifier;
     // SAFETY: a look-up; the modifier is read and written.
@@ -114,7 +114,7 @@ pub fn base_modifier(oid: Oid, modifier: i32) -> i32 {
     modifier
 }
 
-/// Returns whether a type is one of strings, the server's own or one of an extension, as citext.
+/// Returns whether a type is a string type, either the server's or an extension's, for example citext.
 pub fn is_string(oid: Oid) -> bool {
     let (mut category, mut is_preferred) = (0, false);
     // SAFETY: a look-up, which fills in both.
@@ -122,18 +122,18 @@ pub fn is_string(oid: Oid) -> bool {
     category as u8 == pg_sys::TYPCATEGORY_STRING
 }
 
-/// Returns whether a type is one of rows.
+/// Returns whether a type is composite.
 pub fn is_composite(oid: Oid) -> bool {
     kind(oid) == pg_sys::TYPTYPE_COMPOSITE
 }
 
-/// The kind of a type, as in `pg_type`.
+/// Returns the kind of a type as in `pg_type`.
 fn kind(oid: Oid) -> u8 {
     // SAFETY: a look-up.
     unsafe { pg_sys::get_typtype(oid) as u8 }
 }
 
-/// Returns whether a type, or the one below a domain, is PostgreSQL's own.
+/// Returns whether a type, or the base type of a domain, is PostgreSQL's own.
 pub fn is_of_the_server(oid: Oid) -> bool {
     u32::from(base_type(oid)) < pg_sys::FirstNormalObjectId
 }
@@ -142,13 +142,13 @@ pub fn is_enum(oid: Oid) -> bool {
     kind(oid) == pg_sys::TYPTYPE_ENUM
 }
 
-/// The type as which the server compares values of a type: it has no operators for domains over enums.
+/// Returns the type whose operators compare values of a type: the server has no operators for domains over enums.
 pub fn compared_type(oid: Oid) -> Oid {
     let base = base_type(oid);
     if is_enum(base) { base } else { oid }
 }
 
-/// The value of an enum by its label.
+/// Returns the value of an enum by its label.
 pub fn enum_value(oid: Oid, label: &str) -> Option<Oid> {
     let label = CString::new(label).ok()?;
     // SAFETY: a look-up by type and label.
@@ -165,19 +165,19 @@ pub fn enum_value(oid: Oid, label: &str) -> Option<Oid> {
     (value != Oid::INVALID).then_some(value)
 }
 
-/// The collation of a type's columns unless they say otherwise.
+/// Returns the default collation of a type's columns.
 pub fn type_collation(oid: Oid) -> Oid {
     // SAFETY: a look-up.
     unsafe { pg_sys::get_typcollation(oid) }
 }
 
-/// Returns whether a type is a domain, or a composite type, whose columns may be of domains.
+/// Returns whether a type is a domain, or a composite type, whose columns can have domain types.
 pub fn has_parts_or_checks(oid: Oid) -> bool {
     [pg_sys::TYPTYPE_COMPOSITE, pg_sys::TYPTYPE_DOMAIN].contains(&kind(oid))
 }
 
-/// Returns whether a type is none of the server's own, nor an enum: what orders, splits or subtracts its values may be
-/// a function of the user's.
+/// Returns whether a type is neither the server's own nor an enum: the functions that order, split or subtract its
+/// values can then be a user's.
 pub fn is_made_by_users(oid: Oid) -> bool {
     u32::from(oid) >= pg_sys::FirstNormalObjectId && !is_enum(oid)
 }

@@ -1,34 +1,34 @@
-//! Acting as another role for a while.
+//! Current, outer and authenticated roles, and temporary changes of role and settings.
 
 use crate::server::raw;
 use pgrx::pg_sys::{self, Oid};
 use std::ffi::CStr;
 
-/// The role whose rights count just now.
+/// Returns the current role, whose privileges apply.
 pub fn current() -> Oid {
     // SAFETY: reads a backend variable.
     unsafe { raw::GetUserId() }
 }
 
-/// The role that the connection acts as, also inside a function that acts as its owner.
+/// Returns the role of the connection, also inside a SECURITY DEFINER function.
 pub fn outer() -> Oid {
     // SAFETY: reads a backend variable.
     unsafe { raw::GetOuterUserId() }
 }
 
-/// The role that the connection was opened as, whatever it acts as now.
+/// Returns the role that the connection was opened as, even if it has changed roles since.
 pub fn authenticated() -> Oid {
     // SAFETY: reads a backend variable.
     unsafe { pg_sys::GetAuthenticatedUserId() }
 }
 
-/// Makes a role the one that this process has connected as, also for RESET SESSION AUTHORIZATION: code that acts for
-/// the role learns of no other. It may be one that cannot log in. The server's own record of who was authenticated
-/// stays.
+/// Makes a role the session user of this process, also for RESET SESSION AUTHORIZATION, so that code that acts for the
+/// role cannot see another role. The role need not be able to log in. The server's own record of the authenticated role
+/// does not change.
 pub fn become_session_of(role: Oid) {
     let name = std::ffi::CString::new(crate::server::catalog::role_name(role)).unwrap_or_default();
-    // SAFETY: sets a variable as the server does when a connection begins, in a transaction; the C strings outlive the
-    // call.
+    // SAFETY: sets a variable in the same way as the server at connection start, in a transaction; the C strings
+    // outlive the call.
     unsafe {
         pg_sys::SetConfigOption(
             c"session_authorization".as_ptr(),
@@ -45,17 +45,17 @@ pub fn is_member(member: Oid, role: Oid) -> bool {
     unsafe { pg_sys::is_member_of_role(member, role) }
 }
 
-/// Superusers are members of any role, also of one that there is not.
+/// Returns whether a role is a superuser: only superusers are members of every role, even of one that does not exist.
 pub fn is_superuser(role: Oid) -> bool {
     is_member(role, Oid::INVALID)
 }
 
-/// Whose rights what runs has.
+/// The origin of the privileges of the running code.
 pub enum Rights {
     Own,
-    /// Others than the connection's, as in a SECURITY DEFINER function.
+    /// Privileges other than the connection's, for example in a SECURITY DEFINER function.
     Borrowed,
-    /// It acts for an owner of objects, and must not reach the connection around it.
+    /// Privileges of an owner of objects; the code must not affect the surrounding connection.
     Restricted,
 }
 
@@ -70,16 +70,16 @@ pub fn rights() -> Rights {
     }
 }
 
-/// Settings that hold until it is dropped.
+/// Temporary settings, restored on drop.
 pub struct Pinned(i32);
 
 impl Pinned {
-    /// Nothing but the catalogue is in the search path.
+    /// Restricts the search path to the catalogs.
     pub fn search_path() -> Pinned {
         Pinned::set(&[(c"search_path", c"pg_catalog, pg_temp")])
     }
 
-    /// A text means the same value in every session.
+    /// Makes a text stand for the same value in every session.
     pub fn formats() -> Pinned {
         Pinned::set(&[
             (c"DateStyle", c"ISO, MDY"),
@@ -111,23 +111,23 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // On an error the end of the transaction restores them, and settings may only be touched in order.
+        // After an error the end of the transaction restores them; settings must be restored in order.
         if !std::thread::panicking() {
-            // SAFETY: ends the level that was begun, of which the later ones are over.
+            // SAFETY: ends the GUC level started by this value; all later levels have ended.
             unsafe { pg_sys::AtEOXact_GUC(false, self.0) };
         }
     }
 }
 
-/// The role in force before, restored on drop.
+/// The previous role, restored on drop.
 pub struct RoleGuard {
     role: Oid,
     context: i32,
     _path: Pinned,
 }
 
-/// Makes `role` the current one, as for a trigger or index function that must not reach the
-/// session around it, with nothing but the catalogue in the search path.
+/// Makes `role` the current one for code that must not affect the surrounding session, such as trigger and index
+/// functions. Restricts the search path to the catalogs.
 pub fn act_restricted_as(role: Oid) -> RoleGuard {
     let flags = pg_sys::SECURITY_LOCAL_USERID_CHANGE | pg_sys::SECURITY_RESTRICTED_OPERATION;
     let mut before = RoleGuard { role: Oid::INVALID, context: 0, _path: Pinned::search_path() };
@@ -139,17 +139,17 @@ pub fn act_restricted_as(role: Oid) -> RoleGuard {
     before
 }
 
-/// The same for a table's owner, unless the current role is that one: what a table's owner has made runs with the
-/// rights of no other role than those that it has already.
+/// Acts as a table's owner in the same way, unless that is the current role. Code made by a table's owner thus runs
+/// with no privileges other than the owner's.
 pub fn act_as_owner(owner: Oid) -> Option<RoleGuard> {
     (current() != owner).then(|| act_restricted_as(owner))
 }
 
 impl Drop for RoleGuard {
     fn drop(&mut self) {
-        // On an error the end of the transaction restores it.
+        // After an error the end of the transaction restores the role.
         if !std::thread::panicking() {
-            // SAFETY: restores what was read in `act_restricted_as`.
+            // SAFETY: restores the values read in `act_restricted_as`.
             unsafe { pg_sys::SetUserIdAndSecContext(self.role, self.context) };
         }
     }

@@ -1,8 +1,8 @@
-//! SQL values as they leave the fence: each with its type, and a lifetime no longer than that of its memory.
+//! SQL values outside the fence: each with its type, and a lifetime no longer than that of its memory.
 //!
-//! A bare datum is eight bytes that may be a pointer, to whatever its reader assumes. A `Value` knows its type from
-//! where it was read: the description of a row, the expression of an argument. Reading it as another type is an error
-//! of the server's (42804), and touches no memory.
+//! A bare datum is eight bytes that can be a pointer to anything. A `Value` takes its type from its source: the
+//! description of a row, or the expression of an argument. Reading it as another type raises an error (42804), and
+//! reads no memory.
 
 use crate::error::Error;
 use crate::server::text::owned;
@@ -12,7 +12,7 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Interval, Oid};
 use std::marker::PhantomData;
 
-/// A value that is not NULL, with the oid of its type. `'m` is how long the memory lives that it may point to.
+/// A value that is not NULL, with the oid of its type. `'m` is the lifetime of the memory that it can point to.
 #[derive(Clone, Copy)]
 pub struct Value<'m> {
     datum: Datum,
@@ -21,17 +21,17 @@ pub struct Value<'m> {
 }
 
 impl<'m> Value<'m> {
-    /// Stands where a value is not looked at; of no type.
+    /// Placeholder for a value that is not read; it has no type.
     pub(super) const NONE: Value<'static> =
         Value { datum: Datum::null(), oid: Oid::INVALID, _memory: PhantomData };
 
     /// # Safety
-    /// The datum is a value of the type, not NULL, and what it points to lives for `'m`.
+    /// The datum is a value of the type, not NULL, and the memory that it points to lives for `'m`.
     pub(super) unsafe fn new(datum: Datum, oid: Oid) -> Value<'m> {
         Value { datum, oid, _memory: PhantomData }
     }
 
-    /// The type of the value, which may be a domain.
+    /// Returns the type of the value, which can be a domain.
     pub fn type_oid(self) -> Oid {
         self.oid
     }
@@ -40,22 +40,22 @@ impl<'m> Value<'m> {
         self.datum
     }
 
-    /// Returns whether the value is of a type, or either is a domain over the other or over the same.
+    /// Returns whether the value has this type, up to domains over the same base type.
     pub fn is_of(self, oid: Oid) -> bool {
         self.oid == oid || oid != Oid::INVALID && self.base() == types::base_type(oid)
     }
 
-    /// The datum of a value that is of a type; an error if it is of another.
+    /// Returns the datum of a value of this type; an error if it has another type.
     pub(super) fn require(self, oid: Oid) -> Datum {
         if self.is_of(oid) { self.datum } else { self.refuse(&types::type_name(oid)) }
     }
 
-    /// The element type of a value that is an array; an error if it is none.
+    /// Returns the element type of an array value; an error for other values.
     pub(super) fn require_array(self) -> Oid {
         types::element_type(self.base()).unwrap_or_else(|| self.refuse("an array"))
     }
 
-    /// The datum of a row: a record, or a value of a composite type.
+    /// Returns the datum of a row: a record, or a value of a composite type.
     pub(super) fn require_composite(self) -> Datum {
         if self.is_composite() { self.datum } else { self.refuse("a row") }
     }
@@ -65,12 +65,12 @@ impl<'m> Value<'m> {
         self.oid == types::RECORD || types::is_composite(self.base())
     }
 
-    /// A value of type smallint, integer or bigint.
+    /// Reads a value of type smallint, integer or bigint.
     pub fn to_integer(self) -> i64 {
         self.try_integer().unwrap_or_else(|| self.refuse("an integer"))
     }
 
-    /// The same; None for other types.
+    /// Reads a value of type smallint, integer or bigint; None for other types.
     pub fn try_integer(self) -> Option<i64> {
         let number = |oid| match oid {
             types::INT2 => Some(i64::from(self.datum.value() as i16)),
@@ -81,12 +81,12 @@ impl<'m> Value<'m> {
         number(self.oid).or_else(|| number(self.base()))
     }
 
-    /// A value of an integer type, or of type timestamptz in microseconds since 2000-01-01.
+    /// Reads a value of an integer type, or of type timestamptz in microseconds since 2000-01-01.
     pub fn to_integer_or_instant(self) -> i64 {
         self.try_integer().unwrap_or_else(|| self.to_instant())
     }
 
-    /// A value of type timestamptz in microseconds since 2000-01-01.
+    /// Reads a value of type timestamptz in microseconds since 2000-01-01.
     pub fn to_instant(self) -> i64 {
         self.require(types::TIMESTAMPTZ).value() as i64
     }
@@ -95,12 +95,12 @@ impl<'m> Value<'m> {
         self.require(types::BOOL).value() as u8 != 0
     }
 
-    /// A value of type "char".
+    /// Reads a value of type "char".
     pub fn to_letter(self) -> u8 {
         self.require(types::CHAR).value() as u8
     }
 
-    /// A value of type oid, or of a type that shows the name of what an oid stands for.
+    /// Reads a value of type oid, or of an alias type of oid.
     pub fn to_oid(self) -> Oid {
         const SHOWN_BY_NAME: [Oid; 2] = [pg_sys::REGCLASSOID, pg_sys::REGROLEOID];
         let is_shown_by_name = SHOWN_BY_NAME.contains(&self.oid);
@@ -108,7 +108,7 @@ impl<'m> Value<'m> {
         Oid::from(datum.value() as u32)
     }
 
-    /// The oid of the label that a value of an enum type stands for.
+    /// Returns the oid of an enum value's label.
     pub fn to_enum_label(self, enum_type: Oid) -> Oid {
         Oid::from(self.require(enum_type).value() as u32)
     }
@@ -125,7 +125,7 @@ impl<'m> Value<'m> {
         unsafe { *datum.cast_mut_ptr::<Interval>() }
     }
 
-    /// The datum of a value of type text, varchar or char(n).
+    /// Returns the datum of a value of type text, varchar or char(n).
     pub(super) fn require_text(self) -> Datum {
         if !types::TEXTS.contains(&self.oid) && !types::TEXTS.contains(&self.base()) {
             self.refuse("text")
@@ -133,10 +133,9 @@ impl<'m> Value<'m> {
         self.datum
     }
 
-    /// How many bytes it has once it is read out of its row, which for what is stored apart or compressed takes as long
-    /// as there are.
+    /// Returns the number of bytes of the detoasted value. The time to detoast it is proportional to this number.
     pub fn length(self) -> usize {
-        // SAFETY: a value of the type; one of variable length tells its own, wherever it is stored.
+        // SAFETY: a value of the type; a value of variable length records its length wherever it is stored.
         unsafe {
             match pg_sys::get_typlen(self.oid) {
                 -1 => pg_sys::toast_raw_datum_size(self.datum),
@@ -145,30 +144,30 @@ impl<'m> Value<'m> {
         }
     }
 
-    /// Lets `see` look at the bytes of a value of type text, varchar or char(n).
+    /// Passes the bytes of a value of type text, varchar or char(n) to `see`.
     pub fn with_text<T>(self, see: impl FnOnce(&[u8]) -> T) -> T {
         let datum = self.require_text();
-        // SAFETY: by its type the value is a varlena; it stays alive while it is looked at.
+        // SAFETY: by its type the value is a varlena; it stays alive while it is read.
         unsafe {
             let varlena = pg_sys::pg_detoast_datum_packed(datum.cast_mut_ptr());
             see(pgrx::varlena::varlena_to_byte_slice(varlena))
         }
     }
 
-    /// A value of type text, varchar or char(n).
+    /// Reads a value of type text, varchar or char(n).
     pub fn to_text(self) -> String {
         self.with_text(|bytes| String::from_utf8_lossy(bytes).into_owned())
     }
 
-    /// The value as its type's output function shows it.
+    /// Returns the value formatted by its type's output function.
     pub fn shown(self) -> String {
         value_text(self)
     }
 
-    /// A copy in memory of the context that is current.
+    /// Returns a copy in the current memory context.
     pub fn copied<'to>(self) -> Value<'to> {
-        // SAFETY: the value is of its type, and so is the copy; that of a composite value or any other varlena
-        // holds all that it refers to.
+        // SAFETY: the copy has the value's type; a copy of a composite value or another varlena contains all data that
+        // it refers to.
         unsafe {
             let (mut length, mut by_value) = (0i16, false);
             pg_sys::get_typlenbyval(self.oid, &mut length, &mut by_value);
@@ -182,7 +181,7 @@ impl<'m> Value<'m> {
         }
     }
 
-    /// The type below all domains.
+    /// Returns the type below all domains.
     fn base(self) -> Oid {
         if self.oid == Oid::INVALID { self.oid } else { types::base_type(self.oid) }
     }
@@ -201,7 +200,7 @@ impl<'m> Value<'m> {
     }
 }
 
-/// Values made here; those that are passed by reference lie in memory of the context that is current.
+/// Values created here; values passed by reference are allocated in the current memory context.
 impl Value<'_> {
     pub fn int4(number: i32) -> Self {
         Value::by_value(Datum::from(number), types::INT4)
@@ -211,7 +210,7 @@ impl Value<'_> {
         Value::by_value(Datum::from(number), types::INT8)
     }
 
-    /// Microseconds since 2000-01-01.
+    /// Converts microseconds since 2000-01-01 to timestamptz.
     pub fn instant(microseconds: i64) -> Self {
         Value::by_value(Datum::from(microseconds), types::TIMESTAMPTZ)
     }
@@ -220,7 +219,7 @@ impl Value<'_> {
         Value::by_value(Datum::from(oid), types::OID)
     }
 
-    /// Of type "char".
+    /// Returns a value of type "char".
     pub fn letter(letter: u8) -> Self {
         Value::by_value(Datum::from(letter), types::CHAR)
     }
@@ -229,13 +228,13 @@ impl Value<'_> {
         Value::by_value(Datum::from(is_true), pg_sys::BOOLOID)
     }
 
-    /// What a trigger function gives after the statement, which the server ignores. Before a row is inserted: no row
-    /// is.
+    /// Returns the result of a trigger function that the server ignores after a statement or row. In a BEFORE INSERT
+    /// trigger it means that no row is inserted.
     pub fn ignored() -> Self {
         Value::by_value(Datum::from(0), pg_sys::VOIDOID)
     }
 
-    /// An integer as a value of type int2, int4 or int8; None if it does not fit or for other types.
+    /// Returns an integer as a value of type int2, int4 or int8; None if it does not fit, or for other types.
     pub fn integer(number: i64, oid: Oid) -> Option<Self> {
         let datum = match oid {
             types::INT2 => i16::try_from(number).ok().map(Datum::from)?,
@@ -246,7 +245,8 @@ impl Value<'_> {
         Some(Value::by_value(datum, oid))
     }
 
-    /// The same, or a value of type timestamptz.
+    /// Returns an integer as a value of an integer type or of type timestamptz; None if it does not fit, or for other
+    /// types.
     pub fn integer_or_instant(number: i64, oid: Oid) -> Option<Self> {
         if oid == types::TIMESTAMPTZ {
             Some(Value::instant(number))
@@ -263,14 +263,14 @@ impl Value<'_> {
         }
     }
 
-    /// A text as a value of type text or varchar; None for other types.
+    /// Returns a text as a value of type text or varchar; None for other types.
     pub fn string(text: &str, oid: Oid) -> Option<Self> {
-        // A varchar is stored as a text is.
+        // A varchar is stored like a text.
         [types::TEXT, types::VARCHAR].contains(&oid).then(|| Value { oid, ..Value::text(text) })
     }
 
     pub fn uuid(uuid: [u8; 16]) -> Self {
-        // SAFETY: palloc gives the memory asked for, or raises an error.
+        // SAFETY: palloc returns the requested memory, or raises an error.
         unsafe {
             let place = pg_sys::palloc(uuid.len()).cast::<[u8; 16]>();
             place.write(uuid);
@@ -279,7 +279,7 @@ impl Value<'_> {
     }
 
     pub fn interval(interval: Interval) -> Self {
-        // SAFETY: palloc gives the memory asked for, or raises an error.
+        // SAFETY: palloc returns the requested memory, or raises an error.
         unsafe {
             let place = pg_sys::palloc(size_of::<Interval>()).cast::<Interval>();
             place.write(interval);
@@ -291,10 +291,10 @@ impl Value<'_> {
         Value::array(uuids.iter().map(|uuid| Value::uuid(*uuid)), types::UUID)
     }
 
-    /// An array of values of a type; an error if one is of another.
+    /// Returns an array of values of a type; an error if a value has another type.
     pub fn array<'a>(values: impl Iterator<Item = Value<'a>>, oid: Oid) -> Self {
         let mut values: Vec<Datum> = values.map(|value| value.require(oid)).collect();
-        // SAFETY: the values are of this type; its form is looked up.
+        // SAFETY: the values have this type; its length and alignment are looked up.
         unsafe {
             let (mut length, mut by_value, mut align) = (0i16, false, 0);
             pg_sys::get_typlenbyvalalign(oid, &mut length, &mut by_value, &mut align);
@@ -315,9 +315,9 @@ impl Value<'_> {
     }
 }
 
-/// A value as the output function of its type shows it.
+/// Formats a value by the output function of its type.
 fn value_text(value: Value) -> String {
-    // SAFETY: the output function of the type gives a palloc'ed C string.
+    // SAFETY: the output function of the type returns a palloc'ed C string.
     unsafe {
         let (mut function, mut is_varlena) = (Oid::INVALID, false);
         pg_sys::getTypeOutputInfo(value.type_oid(), &mut function, &mut is_varlena);

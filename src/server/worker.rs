@@ -1,4 +1,4 @@
-//! Background workers: starting them, and what the main function of one needs.
+//! Background workers: starts them, and supports their main functions.
 
 use crate::server::foreign;
 use crate::server::memory::Scratch;
@@ -13,7 +13,7 @@ use std::ffi::CStr;
 use std::time::Duration;
 
 const LIBRARY: &str = "xqueue";
-/// What a database or a role may set for its sessions, and must not for a worker.
+/// Settings that a database or a role can set for its sessions, and that must not apply to a worker.
 const SETTINGS: [(&CStr, &CStr); 7] = [
     (c"search_path", c"pg_catalog, pg_temp"),
     (c"default_transaction_read_only", c"off"),
@@ -21,20 +21,20 @@ const SETTINGS: [(&CStr, &CStr); 7] = [
     (c"statement_timeout", c"0"),
     (c"lock_timeout", c"0"),
     (c"row_security", c"on"),
-    // The worker repeats what a crash undoes; a take of such a task waits for the disk at its own commit.
+    // A crash loses work that the worker then repeats; a take of such a task waits for the disk at its own commit.
     (c"synchronous_commit", c"off"),
 ];
-/// For how long a connection may wait for a database that another session has locked, as by ALTER DATABASE RENAME in an open
-/// transaction. Meanwhile the worker takes a place from those of other databases.
+/// Maximum wait of a connection for a database that another session has locked, for example with ALTER DATABASE RENAME
+/// in an open transaction. During the wait the worker occupies a worker slot that other databases need.
 const CONNECT_TIMEOUT: &CStr = c"100ms";
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
-/// Makes a Rust function `fn(u32)` the main function of a background worker, under a C symbol: it gets the number
-/// that the worker was started with, as a rule the oid of a database.
+/// Makes a Rust function `fn(u32)` the main function of a background worker, under a C symbol. Its argument is the
+/// number that the worker was started with, usually the oid of a database.
 #[macro_export]
 macro_rules! background_worker {
     ($symbol:ident => $function:path) => {
-        /// As the server calls it.
+        /// The entry point that the server calls.
         #[allow(unsafe_code, reason = "a symbol that the server looks up")]
         #[unsafe(no_mangle)]
         pub extern "C-unwind" fn $symbol(argument: pgrx::pg_sys::Datum) {
@@ -44,7 +44,7 @@ macro_rules! background_worker {
     };
 }
 
-/// Has the server start a worker with itself, and again whenever it ends.
+/// Makes the server start a worker at its own start, and restart it whenever it ends.
 pub fn start_with_server(name: &str, function: &str) {
     BackgroundWorkerBuilder::new(name)
         .set_library(LIBRARY)
@@ -56,8 +56,8 @@ pub fn start_with_server(name: &str, function: &str) {
         .load();
 }
 
-/// Starts a worker now. False if the server has no place for it. Once it has ended and its place is free, the latch of
-/// background worker `notify` is set.
+/// Starts a worker now. Returns false if the server has no free worker slot. After the worker has ended and its slot is
+/// free, the latch of background worker `notify` is set.
 pub fn start(name: &str, function: &str, argument: u32, notify: i32) -> bool {
     let worker = BackgroundWorkerBuilder::new(name)
         .set_library(LIBRARY)
@@ -68,13 +68,13 @@ pub fn start(name: &str, function: &str, argument: u32, notify: i32) -> bool {
         .set_start_time(BgWorkerStartTime::RecoveryFinished)
         .set_notify_pid(notify)
         .set_restart_time(None);
-    // The server allocates a handle, which nothing here uses.
+    // The server allocates a handle, which is not used here.
     Scratch::new().run(move || worker.load_dynamic().is_ok())
 }
 
-/// Returns whether this process is a background worker of ours.
+/// Returns whether this process is one of the extension's background workers.
 pub fn is_own() -> bool {
-    // SAFETY: null in other processes; set before any of our code runs in a background worker, with a name
+    // SAFETY: null in other processes; set before any of the extension's code runs in a background worker, with a name
     // that ends with NUL.
     unsafe {
         let entry = pg_sys::MyBgworkerEntry.as_ref();
@@ -84,10 +84,9 @@ pub fn is_own() -> bool {
     }
 }
 
-/// Makes this worker end on SIGTERM wherever it is, as sessions do, and read the settings again
-/// on SIGHUP.
+/// Makes SIGTERM end this worker at any interruptible point, as in a session, and SIGHUP reload the settings.
 pub fn handle_signals() {
-    // SAFETY: handlers of the server for signals that are still blocked.
+    // SAFETY: the server's handlers, for signals that are still blocked.
     unsafe {
         pqsignal(pg_sys::SIGTERM as i32, Some(foreign::die));
         pqsignal(pg_sys::SIGHUP as i32, Some(foreign::SignalHandlerForConfigReload));
@@ -95,8 +94,7 @@ pub fn handle_signals() {
     }
 }
 
-/// Connects to a database, as the superuser of the cluster; to none but the shared catalogues
-/// without one.
+/// Connects to a database as the bootstrap superuser. Without a database, connects only to the shared catalogs.
 pub fn connect(database: Option<u32>) {
     // SAFETY: called once, by a worker that has asked for a connection.
     unsafe {
@@ -116,7 +114,7 @@ pub fn connect(database: Option<u32>) {
                 pg_sys::GucSource::PGC_S_OVERRIDE,
             );
         }
-        // As its backend_type in pg_stat_activity.
+        // Equals its backend_type in pg_stat_activity.
         pg_sys::SetConfigOption(
             c"application_name".as_ptr(),
             (*pg_sys::MyBgworkerEntry).bgw_name.as_ptr(),
@@ -126,11 +124,11 @@ pub fn connect(database: Option<u32>) {
     }
 }
 
-/// Sleeps until this process's latch is set or the time is over. A cancel, which is meant for something that
-/// runs, is of no account.
+/// Sleeps until this process's latch is set or the timeout passes. A cancel request is ignored, because it is meant for
+/// running work.
 pub fn wait_idle(timeout: Option<Duration>) {
-    // SAFETY: counts as the server's own code does. A shutdown ends the process and needs no count. The flag is set by
-    // a signal handler.
+    // SAFETY: uses the counter in the server's own way. A shutdown ends the process, which makes the counter
+    // irrelevant. A signal handler sets the flag.
     unsafe {
         pg_sys::QueryCancelHoldoffCount += 1;
         crate::server::latch::wait(crate::server::latch::Reason::Work, timeout, false);
@@ -139,9 +137,9 @@ pub fn wait_idle(timeout: Option<Duration>) {
     }
 }
 
-/// Reads the settings again if the server has been told to.
+/// Reloads the settings if the server has requested it.
 pub fn reload_settings() {
-    // SAFETY: the flag is set by the signal handler; reading the file is allowed here.
+    // SAFETY: the signal handler sets the flag; reading the file is allowed here.
     unsafe {
         if pg_sys::ConfigReloadPending != 0 {
             pg_sys::ConfigReloadPending = 0;
@@ -150,13 +148,13 @@ pub fn reload_settings() {
     }
 }
 
-/// Shows in pg_stat_activity what the worker is doing.
+/// Reports this worker as idle in pg_stat_activity.
 pub fn report_idle() {
     // SAFETY: writes to this process's own entry.
     unsafe { pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_IDLE, std::ptr::null()) }
 }
 
-/// Cancels what this worker does when the time is over, until it is dropped.
+/// A time limit for this worker's current work, which is cancelled when the limit passes; ends on drop.
 pub struct Timeout(());
 
 impl Timeout {
@@ -165,7 +163,7 @@ impl Timeout {
         Timeout(())
     }
 
-    /// Lets the time of the limit in force begin anew.
+    /// Restarts the current time limit.
     pub fn restart(duration: Duration) {
         Timeout::stop();
         let milliseconds = duration.as_millis().clamp(1, i32::MAX as u128) as i32;
@@ -180,10 +178,10 @@ impl Timeout {
 
 impl Timeout {
     fn stop() {
-        // SAFETY: as above; a timer that has fired may be disabled.
+        // SAFETY: as above; disabling a timer that has fired is allowed.
         unsafe {
             pg_guard_ffi_boundary(|| foreign::disable_timeout(foreign::STATEMENT_TIMEOUT, false));
-            // It may have fired when there was nothing left to cancel.
+            // The timer can have fired when no work was left to cancel.
             pg_sys::QueryCancelPending = 0;
         }
     }

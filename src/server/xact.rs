@@ -8,13 +8,13 @@ use pgrx::pg_sys::panic::CaughtError;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How deep the current subtransaction is nested; 1 is the transaction itself.
+/// Returns the nesting level of the current subtransaction; 1 is the transaction itself.
 pub fn depth() -> i32 {
     // SAFETY: reads a backend variable.
     unsafe { raw::GetCurrentTransactionNestLevel() }
 }
 
-/// The transaction's identifier, 0 when it has none.
+/// Returns the transaction's identifier; 0 if it has no identifier.
 pub fn id_if_any() -> u32 {
     // SAFETY: reads a backend variable.
     u32::from(unsafe { raw::GetTopTransactionIdIfAny() })
@@ -22,22 +22,22 @@ pub fn id_if_any() -> u32 {
 
 /// Returns whether a transaction, or subtransaction, is in progress or prepared.
 pub fn is_in_progress(id: u32) -> bool {
-    // SAFETY: looks into the list of running transactions; any number may be asked for.
+    // SAFETY: reads the list of running transactions; every number is a valid argument.
     unsafe { pg_sys::TransactionIdIsInProgress(id.into()) }
 }
 
-/// Returns the identifier that the next transaction gets, with its upper half. Must neither allocate nor fail.
+/// Returns the identifier that the next transaction gets, with its epoch. Must neither allocate nor fail.
 pub fn next_id() -> u64 {
     #[cfg(any(feature = "pg15", feature = "pg16"))]
     use pg_sys::ShmemVariableCache as Variables;
     #[cfg(any(feature = "pg17", feature = "pg18"))]
     use pg_sys::TransamVariables as Variables;
-    // SAFETY: shared memory of the server, which lives as long as it; read as one word, without the lock that is for
-    // machines whose words are shorter.
+    // SAFETY: shared memory that lives as long as the server; read as one word. The lock is needed only on machines
+    // with shorter words.
     unsafe { AtomicU64::from_ptr(&raw mut (*Variables).nextXid.value).load(Relaxed) }
 }
 
-/// Returns whether every statement of this transaction sees the same snapshot.
+/// Returns whether every statement of this transaction uses the same snapshot.
 pub fn has_fixed_snapshot() -> bool {
     // SAFETY: reads a backend variable.
     unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
@@ -49,19 +49,19 @@ pub fn is_open() -> bool {
     unsafe { pg_sys::IsTransactionState() }
 }
 
-/// Returns whether the server only reads: a standby, or one that is being recovered.
+/// Returns whether the server is in recovery: it is a standby, or is being restored.
 pub fn in_recovery() -> bool {
     // SAFETY: reads shared memory of the server.
     unsafe { pg_sys::RecoveryInProgress() }
 }
 
-/// Returns whether this transaction may only read, as every one may on a standby.
+/// Returns whether this transaction is read-only, like every transaction on a standby.
 pub fn is_read_only() -> bool {
     // SAFETY: reads a backend variable.
     unsafe { pg_sys::XactReadOnly }
 }
 
-/// An error that was caught.
+/// A caught error.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub message: String,
@@ -76,12 +76,12 @@ impl Failure {
         Failure { message: report.message().to_string(), code: report.sql_error_code() }
     }
 
-    /// It took too long, or a user has cancelled it.
+    /// Returns whether the work was cancelled by a timeout or by a user.
     pub fn is_canceled(&self) -> bool {
         self.code == PgSqlErrorCode::ERRCODE_QUERY_CANCELED
     }
 
-    /// Tells the log what could not be done, under the SQLSTATE of the error.
+    /// Logs which action failed, under the SQLSTATE of the error.
     pub fn warn(&self, undone: &str) {
         Error::new(self.code, format!("xqueue: cannot {undone}: {}", self.message)).warn();
     }
@@ -92,8 +92,8 @@ pub enum Verdict<T> {
     Undo,
 }
 
-/// Runs `work` in a subtransaction. Undone, it leaves no lock behind, neither of rows nor of
-/// tables. An error undoes it as well, and goes on.
+/// Runs `work` in a subtransaction. If it is undone, it keeps no lock on rows or tables. An error also undoes it, and
+/// propagates.
 pub fn in_subtransaction<T>(work: impl FnOnce() -> Verdict<T>) -> Option<T> {
     let subtransaction = Subtransaction::begin();
     match std::panic::catch_unwind(AssertUnwindSafe(work)) {
@@ -112,8 +112,7 @@ pub fn in_subtransaction<T>(work: impl FnOnce() -> Verdict<T>) -> Option<T> {
     }
 }
 
-/// Runs `work` in a subtransaction, which an error undoes. One with this SQLSTATE ends here, and any
-/// other goes on.
+/// Runs `work` in a subtransaction, which an error undoes. An error with this SQLSTATE ends here; any other propagates.
 pub fn in_subtransaction_unless<T>(code: PgSqlErrorCode, work: impl FnOnce() -> T) -> Option<T> {
     let work = AssertUnwindSafe(work);
     in_subtransaction(|| {
@@ -123,8 +122,8 @@ pub fn in_subtransaction_unless<T>(code: PgSqlErrorCode, work: impl FnOnce() -> 
     })
 }
 
-/// Runs `work`, which holds nothing that the end of a subtransaction would give back if an error about the values of a
-/// task is raised in it. Such an error is given back; any other goes on.
+/// Runs `work`; returns an error about the values of a task, and lets any other error propagate. When `work` raises the
+/// former, it must hold no resource that only the end of a subtransaction would release.
 pub fn unless_of_task<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
     let work = AssertUnwindSafe(work);
     pgrx::PgTryBuilder::new(AssertUnwindSafe(move || Ok({ work }.0())))
@@ -135,17 +134,17 @@ pub fn unless_of_task<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
         .execute()
 }
 
-/// Does the same for work that may hold what the end of a subtransaction would give back, but changes nothing: an error
-/// ends what it holds, at a fraction of the price.
+/// Runs `work` in the same way, but releases the resources that it holds after an error. `work` must change nothing.
+/// This costs a fraction of a subtransaction.
 pub fn unless_of_task_holding<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
-    // SAFETY: inside a transaction, as all callers are. The owner is a child of the surrounding one, which ends it
-    // after an error that goes on.
+    // SAFETY: all callers are inside a transaction. The owner is a child of the surrounding one, which releases it
+    // after an error that propagates.
     let (outer, own) = unsafe {
         let outer = pg_sys::CurrentResourceOwner;
         (outer, pg_sys::ResourceOwnerCreate(outer, c"xqueue".as_ptr()))
     };
     let outcome = unless_of_task(|| {
-        // SAFETY: an owner that was just made. The server puts back the surrounding one after an error that goes on.
+        // SAFETY: the owner was just created. After an error that propagates, the server restores the surrounding one.
         unsafe { pg_sys::CurrentResourceOwner = own };
         work()
     });
@@ -155,8 +154,8 @@ pub fn unless_of_task_holding<T>(work: impl FnOnce() -> T) -> Result<T, Failure>
         Phase::RESOURCE_RELEASE_LOCKS,
         Phase::RESOURCE_RELEASE_AFTER_LOCKS,
     ];
-    // SAFETY: the owner has no children. Locks go to the surrounding one after success, as what `work` has returned may
-    // need them.
+    // SAFETY: the owner has no children. After success, locks move to the surrounding owner, because the result of
+    // `work` can need them.
     unsafe {
         pg_sys::CurrentResourceOwner = outer;
         for phase in phases {
@@ -167,11 +166,11 @@ pub fn unless_of_task_holding<T>(work: impl FnOnce() -> T) -> Result<T, Failure>
     outcome
 }
 
-/// Returns whether an error with this SQLSTATE is about the values of a task, or was raised on purpose by a user's
-/// code: other tasks may not have it. All others (rights, cancellation, locks, serialization, lack of space) concern
-/// the caller.
+/// Returns whether an error with this SQLSTATE is about the values of a task, or was raised deliberately by user code,
+/// so that other tasks can succeed. All other errors (privileges, cancellation, locks, serialization, lack of space)
+/// concern the caller.
 fn is_of_task(code: i32) -> bool {
-    // A class is the first two characters. Users make up classes of their own.
+    // A class is the first two characters of a SQLSTATE. Users can define classes.
     const OF_THE_SERVER: &str = "00 01 02 03 08 09 0A 0B 0F 0L 0P 0Z 10 20 21 24 25 26 27 28 2B 2D 2F 34 38 39 3B 3D 3F \
                                  40 42 44 53 55 57 58 72 F0 HV XX";
     let character = |place: u32| char::from((code >> (6 * place) & 0x3f) as u8 + b'0');
@@ -179,7 +178,7 @@ fn is_of_task(code: i32) -> bool {
     !OF_THE_SERVER.split(' ').any(|known| known == class)
 }
 
-/// Does the same for any work, in a subtransaction, which each error undoes.
+/// Runs any `work` in the same way, in a subtransaction, which every error undoes.
 pub fn in_subtransaction_unless_of_task<T, E: From<Failure>>(
     work: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, E> {
@@ -193,7 +192,7 @@ pub fn in_subtransaction_unless_of_task<T, E: From<Failure>>(
     outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Runs `work` in a subtransaction; an error undoes it and is given back.
+/// Runs `work` in a subtransaction; an error undoes it and is returned.
 pub fn try_in_subtransaction<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
     let subtransaction = Subtransaction::begin();
     let outcome = catching(work);
@@ -204,7 +203,7 @@ pub fn try_in_subtransaction<T>(work: impl FnOnce() -> T) -> Result<T, Failure> 
     outcome
 }
 
-/// Runs `work` in a subtransaction that is undone in any case, so that it leaves no lock behind.
+/// Runs `work` in a subtransaction that is always undone, so that it keeps no lock.
 pub fn look_in_subtransaction<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
     let subtransaction = Subtransaction::begin();
     let outcome = catching(work);
@@ -212,8 +211,8 @@ pub fn look_in_subtransaction<T>(work: impl FnOnce() -> T) -> Result<T, Failure>
     outcome
 }
 
-/// A subtransaction as PL/pgSQL makes one for an exception block: memory context and resource
-/// owner are put back after either end.
+/// A subtransaction in the manner of a PL/pgSQL exception block: memory context and resource owner are restored after
+/// either end.
 struct Subtransaction {
     context: pg_sys::MemoryContext,
     owner: pg_sys::ResourceOwner,
@@ -221,7 +220,7 @@ struct Subtransaction {
 
 impl Subtransaction {
     fn begin() -> Subtransaction {
-        // SAFETY: inside a transaction, as all callers are.
+        // SAFETY: all callers are inside a transaction.
         unsafe {
             let before = Subtransaction {
                 context: pg_sys::CurrentMemoryContext,
@@ -234,13 +233,13 @@ impl Subtransaction {
     }
 
     fn commit(self) {
-        // SAFETY: the subtransaction that `begin` has begun is the current one.
+        // SAFETY: the subtransaction started by `begin` is the current one.
         unsafe { pg_sys::ReleaseCurrentSubTransaction() }
         self.restore();
     }
 
     fn roll_back(self) {
-        // SAFETY: as above; after an error the context may be any.
+        // SAFETY: as above; after an error the memory context is arbitrary.
         unsafe {
             pg_sys::CurrentMemoryContext = self.context;
             pg_sys::RollbackAndReleaseCurrentSubTransaction();
@@ -257,26 +256,25 @@ impl Subtransaction {
     }
 }
 
-/// Runs `work` in a transaction of its own, for a background worker; an error rolls it back and is
-/// given back.
+/// Runs `work` in a separate transaction, for a background worker; an error rolls it back and is returned.
 pub fn try_in_transaction<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
     let outcome = catching(|| {
-        // SAFETY: a background worker outside of any transaction, as the callers are.
+        // SAFETY: the callers are background workers outside of any transaction.
         unsafe {
             pg_sys::SetCurrentStatementStartTimestamp();
             pg_sys::StartTransactionCommand();
             pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
         }
         let value = work();
-        // SAFETY: pops what was pushed above and ends the transaction that was begun above.
+        // SAFETY: pops the snapshot pushed above, and ends the transaction started above.
         unsafe {
             pg_sys::PopActiveSnapshot();
             pg_sys::CommitTransactionCommand();
         }
         value
     });
-    // SAFETY: what the main loop of every backend does after an error; afterwards, outside of transactions, as it must
-    // be, hands over what was counted.
+    // SAFETY: does the same as the main loop of a backend after an error. Statistics must be reported outside of
+    // transactions, so this follows.
     unsafe {
         if outcome.is_err() {
             pg_sys::AbortCurrentTransaction();
@@ -286,13 +284,13 @@ pub fn try_in_transaction<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
     outcome
 }
 
-/// Lets what follows see what the last command of this transaction has changed.
+/// Makes the changes of this transaction's last command visible to later reads.
 pub fn see_own_changes() {
-    // SAFETY: in a transaction that is open; no scan of the caller's is.
+    // SAFETY: a transaction is open, and the caller has no open scan.
     unsafe { pg_sys::CommandCounterIncrement() }
 }
 
-/// Runs `work`; an error raised in it is given back.
+/// Runs `work`; returns an error raised in it.
 fn catching<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
     let work = AssertUnwindSafe(work);
     pgrx::PgTryBuilder::new(AssertUnwindSafe(move || Ok({ work }.0())))

@@ -1,5 +1,5 @@
-//! Unique indexes, where the look at other rows is no part of the insertion: the server walks over all
-//! entries of equal values, and beside an old snapshot there may be many.
+//! Uniqueness checks that are separate from the insertion: the server's insertion walks over all entries of equal
+//! values, and an old snapshot can keep many dead ones.
 
 use crate::server::heap::access;
 use crate::server::raw;
@@ -9,8 +9,8 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ptr::null_mut;
 
-/// Raises 23505 if another row has the values of this one, which the index contains. Waits for transactions that are
-/// writing such a row, or removing it, as the server's check of a deferred constraint does.
+/// Raises 23505 if another row has the values of this one, which the index already contains. Waits for transactions
+/// that are writing or removing such a row, like the server's check of a deferred constraint.
 pub fn require(table: Oid, index: Oid, row: &Tuple) {
     let Some(table) = Relation::open(table, Lock::None) else { return };
     // SAFETY: an open table and its row; the slot is freed here, or with its memory after an error.
@@ -25,16 +25,16 @@ pub fn require(table: Oid, index: Oid, row: &Tuple) {
     }
 }
 
-/// The same of a row in a slot.
+/// Raises 23505 if another row has the values of the row in a slot.
 ///
 /// # Safety
-/// `row` holds a row of the table, and says where it is.
+/// `row` holds a row of the table and its location.
 pub(super) unsafe fn require_of(table: &Relation, index: Oid, row: *mut pg_sys::TupleTableSlot) {
-    // SAFETY: by the contract of this function; what is opened and made here is closed and freed here,
-    // or by the end of the transaction after an error.
+    // SAFETY: by the contract of this function; everything opened or allocated here is released here, or by the end of
+    // the transaction after an error.
     unsafe {
-        // A row that the transaction itself has changed again is another's concern: the server would not find
-        // it in the index.
+        // A row that the transaction itself has changed again is checked with its newest version: the server would not
+        // find this version in the index.
         let (mut place, now) = ((*row).tts_tid, &raw mut pg_sys::SnapshotSelfData);
         if !pg_sys::table_index_fetch_tuple_check(table.pointer(), &mut place, now, null_mut()) {
             return;
@@ -49,12 +49,11 @@ pub(super) unsafe fn require_of(table: &Relation, index: Oid, row: *mut pg_sys::
     }
 }
 
-/// Adds a row that is stored to an index, which holds rows like this one, or only checks it. Entries that are
-/// not needed any more may make room for it, as those of equal values are not looked at otherwise.
+/// Adds a stored row to an index that contains equal rows, or only checks it. Dead entries can be removed to make room,
+/// because the insertion does not visit entries of equal values otherwise.
 ///
-/// # Safety
-/// Table and index are open, the row is one of the table and says where it is, the state is what the
-/// index's expressions are prepared with. To be called within a guard.
+/// Table and index are open. The row belongs to the table and has its location. `state` is the state in which the
+/// index's expressions are prepared. To be called within a guard.
 pub(super) unsafe fn add(
     table: pg_sys::Relation,
     (index, info): (pg_sys::Relation, *mut pg_sys::IndexInfo),

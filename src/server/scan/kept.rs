@@ -1,42 +1,42 @@
-//! The rows of a call, kept until they are asked for: in a list, or in a tuplestore once they are too many
-//! for the memory that a query may use.
+//! Keeps the rows of a call until they are fetched: in a list, or in a tuplestore once they need more memory than a
+//! query is allowed to use.
 
 use crate::server::foreign::list_nth;
 use crate::server::raw;
 use pgrx::pg_sys::{self, Datum};
 use std::ptr::null_mut;
 
-/// What a function is to give its rows back by: begins as what the server would give it.
+/// The destination of a function's rows; starts with the structure that the server would pass.
 #[repr(C)]
 pub struct Kept {
     info: pg_sys::ReturnSetInfo,
-    /// It lives as long as the query.
+    /// A memory context that lives as long as the query.
     memory: pg_sys::MemoryContext,
-    /// The query's: a call may run in a subtransaction, whose end closes what belongs to that.
+    /// The query's resource owner: a call can run in a subtransaction, whose end closes the resources of that.
     owner: pg_sys::ResourceOwner,
-    /// The first row, and the only one of most calls; null if there is none.
+    /// The first row, the only row of most calls; null if there is no row.
     first: *mut pg_sys::varlena,
-    /// The rows behind it.
+    /// The rows after the first.
     rows: *mut pg_sys::List,
-    /// How many there are in all.
+    /// Number of all rows.
     count: i32,
     bytes: usize,
     store: *mut pg_sys::Tuplestorestate,
-    /// The columns of what is stored, and room for a row of that.
+    /// A slot with the columns of the stored rows.
     stored: *mut pg_sys::TupleTableSlot,
-    /// How many rows are before the one that comes next, unless they are stored.
+    /// The number of rows before the next one, unless the rows are stored.
     given: i32,
 }
 
-/// Says in `allowedModes` that it is the beginning of a [`Kept`]; no mode of the server's.
+/// Marks in `allowedModes` that the structure starts a [`Kept`]; the server does not use this bit.
 const KEPT: i32 = 1 << 16;
 
-/// Where the rows go, if it is our own node that calls a function.
+/// Returns the destination of the rows if the extension's own node calls a function.
 ///
 /// # Safety
-/// `info` is what a function in C was called with.
+/// `info` is the call information of a C function.
 pub unsafe fn kept(info: pg_sys::FunctionCallInfo) -> Option<*mut Kept> {
-    // SAFETY: by the contract of this function; the tag says what kind of node it is.
+    // SAFETY: by the contract of this function; the tag determines the node's type.
     unsafe {
         let asked = (*info).resultinfo.cast::<pg_sys::ReturnSetInfo>();
         let is_set = !asked.is_null() && (*asked).type_ == pg_sys::NodeTag::T_ReturnSetInfo;
@@ -44,7 +44,7 @@ pub unsafe fn kept(info: pg_sys::FunctionCallInfo) -> Option<*mut Kept> {
     }
 }
 
-/// A row that is kept.
+/// A kept row.
 pub enum Row {
     /// A composite value, or another varlena.
     Value(*mut pg_sys::varlena),
@@ -53,7 +53,7 @@ pub enum Row {
 }
 
 impl Kept {
-    /// Makes it ready for a call.
+    /// Prepares for a call.
     pub(super) fn begin(
         &mut self,
         description: pg_sys::TupleDesc,
@@ -65,11 +65,11 @@ impl Kept {
         self.info.allowedModes = KEPT;
         self.info.expectedDesc = description;
         self.memory = memory;
-        // SAFETY: reads a variable of the backend: the owner of the query, as no call has begun yet.
+        // SAFETY: reads a variable of the backend: the query's resource owner, because no call has started yet.
         self.owner = unsafe { pg_sys::CurrentResourceOwner };
     }
 
-    /// The columns of the rows wanted; null for what is not composite.
+    /// Returns the expected columns of the rows; null for a type that is not composite.
     pub(in crate::server) fn description(&self) -> pg_sys::TupleDesc {
         self.info.expectedDesc
     }
@@ -77,8 +77,8 @@ impl Kept {
     /// Adds a row.
     ///
     /// # Safety
-    /// The value is a composite one of the type wanted, or jsonb if none is. To be called from a function
-    /// that was given this.
+    /// The value is a composite value of the expected type, or jsonb without one. To be called from a function that got
+    /// this destination.
     pub unsafe fn push(&mut self, value: Datum) {
         // SAFETY: by the contract of this function; the query's memory outlives the rows.
         unsafe {
@@ -102,19 +102,19 @@ impl Kept {
         }
     }
 
-    /// Moves the rows into a store.
+    /// Moves the rows into a tuplestore.
     ///
     /// # Safety
-    /// The query's memory is current.
+    /// The query's memory context is current.
     unsafe fn spill(&mut self) {
-        // SAFETY: by the contract of this function; what is made lives as long as the query.
+        // SAFETY: by the contract of this function; everything allocated lives as long as the query.
         unsafe {
             let mut columns = self.info.expectedDesc;
             if columns.is_null() {
                 columns = pg_sys::CreateTemplateTupleDesc(1);
                 pg_sys::TupleDescInitEntry(columns, 1, null_mut(), pg_sys::JSONBOID, -1, 0);
             }
-            // An error leaves the other owner to the end of the (sub)transaction, which sets its own.
+            // After an error, the end of the (sub)transaction sets the resource owner itself.
             let before = pg_sys::CurrentResourceOwner;
             pg_sys::CurrentResourceOwner = self.owner;
             self.stored =
@@ -131,17 +131,17 @@ impl Kept {
         }
     }
 
-    /// One of the rows that are not stored.
+    /// Returns a row that is not in a tuplestore.
     ///
     /// # Safety
-    /// There are more than `index`.
+    /// `index` is less than the number of rows.
     unsafe fn row(&self, index: i32) -> *mut pg_sys::varlena {
         // SAFETY: by the contract of this function.
         if index == 0 { self.first } else { unsafe { list_nth(self.rows, index - 1) } }
     }
 
     /// # Safety
-    /// There is a store, and the row is of its columns.
+    /// The rows are in a tuplestore, and the row has its columns.
     unsafe fn put(&mut self, row: *mut pg_sys::varlena) {
         // SAFETY: by the contract of this function.
         unsafe {
@@ -161,10 +161,10 @@ impl Kept {
         }
     }
 
-    /// The next row, or with `back` the one before it; None at the end. Not guarded, and drops nothing.
+    /// Returns the next row, or the previous one with `back`; None at the end. Has no guard, and drops nothing.
     ///
     /// # Safety
-    /// The function has returned, and errors may pass through the caller.
+    /// The function has returned, and errors can pass through the caller.
     pub unsafe fn next(&mut self, back: bool) -> Option<Row> {
         // SAFETY: by the contract of this function; the index is inside the list.
         unsafe {
@@ -176,7 +176,7 @@ impl Kept {
                 raw::slot_getsomeattrs_int(slot, (*(*slot).tts_tupleDescriptor).natts);
                 return Some(Row::Slot(slot));
             }
-            // One before the first, up to one behind the last.
+            // From the position before the first row to the position after the last one.
             let next = if back { self.given - 1 } else { self.given + 1 };
             self.given = next.clamp(0, self.count + 1);
             let is_there = (1..=self.count).contains(&self.given);
@@ -184,25 +184,25 @@ impl Kept {
         }
     }
 
-    /// Begins anew with the first row.
+    /// Starts again at the first row.
     ///
     /// # Safety
-    /// As above.
+    /// The requirements of `next`.
     pub unsafe fn rewind(&mut self) {
         self.given = 0;
         if !self.store.is_null() {
-            // SAFETY: the store was begun with this in view.
+            // SAFETY: the tuplestore was created with random access.
             unsafe { raw::tuplestore_rescan(self.store) }
         }
     }
 
-    /// Gives back what the end of the query's memory does not.
+    /// Releases resources that the end of the query's memory does not release.
     ///
     /// # Safety
-    /// As above.
+    /// The requirements of `next`.
     pub unsafe fn end(&mut self) {
         let description = self.info.expectedDesc;
-        // SAFETY: begun, made and looked up for this, and not used any more.
+        // SAFETY: created for these rows, and not used any more.
         unsafe {
             if !self.store.is_null() {
                 raw::ExecDropSingleTupleTableSlot(self.stored);
@@ -217,10 +217,10 @@ impl Kept {
     }
 }
 
-/// A composite value as a tuple.
+/// Returns a composite value as a tuple.
 ///
 /// # Safety
-/// It is one, in one piece, and outlives the tuple.
+/// `row` is a contiguous composite value that outlives the tuple.
 pub unsafe fn tuple_of(row: *mut pg_sys::varlena) -> pg_sys::HeapTupleData {
     let header = row.cast::<pg_sys::HeapTupleHeaderData>();
     let length = pgrx::heap_tuple_header_get_datum_length(header);

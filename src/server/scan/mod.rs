@@ -1,7 +1,6 @@
-//! A plan's node that calls one of this extension's functions, in the place of the server's FunctionScan,
-//! which prepares an expression for each argument and carries a row through a tuplestore: a put takes an
-//! eighth more instructions that way. Arguments that are constants or parameters are read as they are; for all
-//! other calls FunctionScan stays.
+//! A plan node that calls one of the extension's functions instead of the server's FunctionScan. FunctionScan prepares
+//! an expression for each argument and passes a row through a tuplestore: with it a put executes an eighth more
+//! instructions. The node reads arguments that are constants or parameters directly; all other calls keep FunctionScan.
 
 mod kept;
 mod node;
@@ -15,16 +14,16 @@ use std::mem::size_of;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
-/// A function in C as the server calls it.
+/// A C function with the server's calling convention.
 pub type Function = unsafe extern "C-unwind" fn(pg_sys::FunctionCallInfo) -> pg_sys::Datum;
 
 static FUNCTIONS: OnceLock<&'static [Function]> = OnceLock::new();
 static mut PREVIOUS: pg_sys::set_rel_pathlist_hook_type = None;
 
-/// A table of functions for the server, which changes nothing in it.
+/// A table of callbacks for the server, which does not change it.
 struct Methods<T>(T);
 
-// SAFETY: it is never written to, and its pointers are to static data.
+// SAFETY: it is never written to, and its pointers refer to static data.
 unsafe impl<T> Sync for Methods<T> {}
 
 static PATH: Methods<pg_sys::CustomPathMethods> = Methods(pg_sys::CustomPathMethods {
@@ -33,9 +32,9 @@ static PATH: Methods<pg_sys::CustomPathMethods> = Methods(pg_sys::CustomPathMeth
     ReparameterizeCustomPathByChild: None,
 });
 
-/// Has calls of these functions planned with this node. They give back sets of composite values or of
-/// others that are passed by reference, through [`crate::server::function::Output`]. To be called once, while the
-/// library is loaded.
+/// Makes the planner use this node for calls of these functions. They return sets of composite values, or of other
+/// types passed by reference, through [`crate::server::function::Output`]. Must be called once, while the library is
+/// loaded.
 pub fn init(functions: &'static [Function]) {
     if FUNCTIONS.set(functions).is_err() {
         return;
@@ -48,14 +47,14 @@ pub fn init(functions: &'static [Function]) {
     }
 }
 
-/// Not guarded for what is none of ours.
+/// Has no guard for relations that are not calls of the extension's functions.
 unsafe extern "C-unwind" fn offer(
     root: *mut pg_sys::PlannerInfo,
     relation: *mut pg_sys::RelOptInfo,
     index: pg_sys::Index,
     entry: *mut pg_sys::RangeTblEntry,
 ) {
-    // SAFETY: the arguments are the planner's, and go to the next hook as they are.
+    // SAFETY: the arguments come from the planner, and go to the next hook unchanged.
     unsafe {
         if let Some(previous) = PREVIOUS {
             previous(root, relation, index, entry);
@@ -68,12 +67,12 @@ unsafe extern "C-unwind" fn offer(
     }
 }
 
-/// The call that a range table's entry is, if it is nothing but that, of a function that gives a set.
+/// Returns the call of a range table entry that consists of a single call of a set-returning function.
 ///
 /// # Safety
-/// `entry` is a valid entry of a range table.
+/// `entry` is a valid range table entry.
 unsafe fn only_call(entry: *mut pg_sys::RangeTblEntry) -> Option<*mut pg_sys::FuncExpr> {
-    // SAFETY: by the contract of this function; the entry's kind and the tags say what there is.
+    // SAFETY: by the contract of this function; the entry's kind and the tags determine the fields.
     unsafe {
         let entry = &*entry;
         let is_function = entry.rtekind == pg_sys::RTEKind::RTE_FUNCTION && !entry.funcordinality;
@@ -89,12 +88,12 @@ unsafe fn only_call(entry: *mut pg_sys::RangeTblEntry) -> Option<*mut pg_sys::Fu
     }
 }
 
-/// Returns whether all arguments are constants or parameters of the query, and the function is no built-in.
+/// Returns whether all arguments are constants or parameters of the query, and the function is not built in.
 ///
 /// # Safety
 /// `call` is a valid expression.
 unsafe fn is_simple(call: *const pg_sys::FuncExpr) -> bool {
-    // SAFETY: by the contract of this function; the tags say what the arguments are.
+    // SAFETY: by the contract of this function; the tags determine the types of the arguments.
     unsafe {
         let mut arguments = foreign::list::<pg_sys::Node>((*call).args);
         u32::from((*call).funcid) >= pg_sys::FirstUnpinnedObjectId
@@ -109,20 +108,20 @@ unsafe fn is_simple(call: *const pg_sys::FuncExpr) -> bool {
     }
 }
 
-/// Puts this node in the place of all other ways to read the relation, if it can do what is asked.
+/// Replaces all other paths of the relation by this node, if the node supports the query.
 ///
 /// # Safety
-/// `relation` is the planner's for the call, with its paths.
+/// `relation` is the planner's relation for the call, with its paths.
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn replace_paths(
     relation: *mut pg_sys::RelOptInfo,
     call: *mut pg_sys::FuncExpr,
 ) {
-    // SAFETY: by the contract of this function. The new path costs what the first one would, and lies
-    // in the planner's memory, empty where nothing is said.
+    // SAFETY: by the contract of this function. The new path has the cost of the first one, and is allocated in the
+    // planner's memory with zeroes for the fields not set.
     unsafe {
-        // Of a part of a UNION ALL the planner does not say which columns are wanted, and what it has
-        // proved to be empty has another path.
+        // For a member of a UNION ALL the planner does not report the needed columns, and a relation proved to be empty
+        // has another path.
         let is_base = (*relation).reloptkind == pg_sys::RelOptKind::RELOPT_BASEREL;
         let is_lateral = !(*relation).lateral_relids.is_null();
         let Some(before) = (*relation).pathlist.as_ref() else { return };
@@ -150,26 +149,26 @@ unsafe extern "C-unwind" fn replace_paths(
     }
 }
 
-/// Returns whether a function is one of those that were named at the start, whatever it is called in SQL. One
-/// that was made strict by hand is left alone.
+/// Returns whether a function is one of the registered ones, under any SQL name. A function that was altered to be
+/// strict is left alone.
 fn is_ours(function: Oid) -> bool {
     if !crate::server::catalog::is_in_c(function) {
         return false;
     }
     let mut found = pg_sys::FmgrInfo::default();
-    // SAFETY: the server fills in what it knows of the function.
+    // SAFETY: the server fills in the description of the function.
     unsafe { pg_sys::fmgr_info(function, &mut found) };
     let is_found =
         |ours: &Function| found.fn_addr.is_some_and(|address| address as usize == *ours as usize);
     !found.fn_strict && FUNCTIONS.get().is_some_and(|functions| functions.iter().any(is_found))
 }
 
-/// Returns whether somewhere the row is wanted as one value: FOR UPDATE of another table wants it too.
+/// Returns whether any expression needs the row as one value; FOR UPDATE of another table needs it too.
 ///
 /// # Safety
-/// `relation` is the planner's for a function.
+/// `relation` is the planner's relation for a function.
 unsafe fn wants_whole_row(relation: *const pg_sys::RelOptInfo) -> bool {
-    // SAFETY: by the contract of this function; `attr_needed` begins with the column `min_attr`.
+    // SAFETY: by the contract of this function; `attr_needed` starts with the column `min_attr`.
     unsafe {
         let relation = &*relation;
         let whole_row = -i32::from(relation.min_attr);
@@ -183,7 +182,7 @@ unsafe fn wants_whole_row(relation: *const pg_sys::RelOptInfo) -> bool {
     }
 }
 
-/// The plan of a path: a node with just those columns that are used.
+/// Returns the plan of a path: a node with only the used columns.
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn plan(
     _root: *mut pg_sys::PlannerInfo,
@@ -193,7 +192,7 @@ unsafe extern "C-unwind" fn plan(
     clauses: *mut pg_sys::List,
     _children: *mut pg_sys::List,
 ) -> *mut pg_sys::Plan {
-    // SAFETY: the arguments are the planner's, the path is one of ours.
+    // SAFETY: the arguments come from the planner, and the path was made here.
     unsafe {
         let conditions = pg_sys::extract_actual_clauses(clauses, false);
         let scan = new_node::<pg_sys::CustomScan>(pg_sys::NodeTag::T_CustomScan);
@@ -201,7 +200,7 @@ unsafe extern "C-unwind" fn plan(
         (*scan).scan.plan.qual = conditions;
         (*scan).flags = (*path).flags;
         (*scan).custom_exprs = (*path).custom_private;
-        // The list of targets may be empty as yet.
+        // The target list can still be empty at this point.
         let wanted = [targets, (*(*relation).reltarget).exprs, conditions];
         (*scan).custom_scan_tlist = columns(wanted);
         (*scan).methods = &raw const node::SCAN.0;
@@ -209,10 +208,10 @@ unsafe extern "C-unwind" fn plan(
     }
 }
 
-/// The columns that are used, each once.
+/// Returns the used columns, each once.
 ///
 /// # Safety
-/// They are lists of expressions.
+/// `expressions` are lists of expressions.
 unsafe fn columns(expressions: [*mut pg_sys::List; 3]) -> *mut pg_sys::List {
     let everywhere = pg_sys::PVC_RECURSE_AGGREGATES
         | pg_sys::PVC_RECURSE_WINDOWFUNCS
@@ -235,12 +234,12 @@ unsafe fn list_of<T>(element: *mut T) -> *mut pg_sys::List {
     unsafe { pg_sys::lappend(null_mut(), element.cast()) }
 }
 
-/// An empty node.
+/// Returns an empty node.
 ///
 /// # Safety
-/// `tag` is that of the node `T`, or of what `T` begins with.
+/// `tag` is the tag of the node `T`, or of the node at the start of `T`.
 unsafe fn new_node<T>(tag: pg_sys::NodeTag) -> *mut T {
-    // SAFETY: by the contract of this function; every node begins with its tag.
+    // SAFETY: by the contract of this function; every node starts with its tag.
     unsafe {
         let node = raw::palloc0(size_of::<T>()).cast::<pg_sys::Node>();
         (*node).type_ = tag;

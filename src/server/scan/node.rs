@@ -1,6 +1,5 @@
-//! The node while it is executed. What is done for each call and row is not guarded, since errors would
-//! lose their CONTEXT, and time would be lost: the server's functions are called as they are, and nothing
-//! is to be dropped.
+//! Execution of the plan node. The code that runs for each call and row has no guards: they would cost time, and errors
+//! would lose their CONTEXT. It calls the server's functions directly, and has nothing to drop.
 
 use crate::error::Error;
 use crate::server::foreign::{attribute, list, list_nth};
@@ -34,36 +33,36 @@ static EXECUTION: Methods<pg_sys::CustomExecMethods> = Methods(pg_sys::CustomExe
     ExplainCustomScan: Some(explain),
 });
 
-/// The node's state: the server's, then ours.
+/// The node's state: the server's structure, followed by the extension's fields.
 #[repr(C)]
 struct Scan {
     node: pg_sys::CustomScanState,
     function: pg_sys::FmgrInfo,
     result: Kept,
     was_called: bool,
-    /// Room for a row's values.
+    /// Space for a row's values.
     values: *mut Datum,
     nulls: *mut bool,
 }
 
 impl Scan {
     /// # Safety
-    /// `scan` is the state of a node of ours.
+    /// `scan` is the state of this extension's node.
     unsafe fn plan(scan: *const Scan) -> *const pg_sys::CustomScan {
         // SAFETY: by the contract of this function.
         unsafe { (*scan).node.ss.ps.plan.cast() }
     }
 
     /// # Safety
-    /// As above.
+    /// `scan` is the state of this extension's node.
     unsafe fn call(scan: *const Scan) -> *mut pg_sys::FuncExpr {
-        // SAFETY: the planner has put the call there.
+        // SAFETY: the planner has stored the call there.
         unsafe { list_nth((*Scan::plan(scan)).custom_exprs, 0) }
     }
 }
 
 unsafe extern "C-unwind" fn create(_plan: *mut pg_sys::CustomScan) -> *mut pg_sys::Node {
-    // SAFETY: the state begins with the server's, and is empty but for its methods.
+    // SAFETY: the state starts with the server's structure; all fields except the methods are zero.
     unsafe {
         let scan = new_node::<Scan>(pg_sys::NodeTag::T_CustomScanState);
         (*scan).node.methods = &raw const EXECUTION.0;
@@ -71,14 +70,14 @@ unsafe extern "C-unwind" fn create(_plan: *mut pg_sys::CustomScan) -> *mut pg_sy
     }
 }
 
-/// Sees to it that the role may call the function, as the server does at this point.
+/// Checks that the role has the privilege to call the function, at the same point as the server.
 unsafe extern "C-unwind" fn begin(
     node: *mut pg_sys::CustomScanState,
     _state: *mut pg_sys::EState,
     _flags: i32,
 ) {
     let scan = node.cast::<Scan>();
-    // SAFETY: the node is one of ours.
+    // SAFETY: the node was created here.
     unsafe {
         let function = (*Scan::call(scan)).funcid;
         raw::require_execute(function);
@@ -91,7 +90,7 @@ unsafe extern "C-unwind" fn begin(
 unsafe extern "C-unwind" fn execute(
     node: *mut pg_sys::CustomScanState,
 ) -> *mut pg_sys::TupleTableSlot {
-    // SAFETY: the node is one of ours; conditions and projection are the server's work.
+    // SAFETY: the node was created here; the server evaluates conditions and projection.
     unsafe { raw::ExecScan(&mut (*node).ss, Some(next), Some(recheck)) }
 }
 
@@ -102,10 +101,10 @@ unsafe extern "C-unwind" fn recheck(
     true
 }
 
-/// The next row, or an empty slot.
+/// Returns the next row, or an empty slot.
 unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::TupleTableSlot {
     let scan = node.cast::<Scan>();
-    // SAFETY: the node is one of ours, and its slot has as many columns as the plan's list.
+    // SAFETY: the node was created here, and its slot has as many columns as the plan's target list.
     unsafe {
         if !(*scan).was_called {
             (*scan).was_called = true;
@@ -144,10 +143,10 @@ unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::T
 /// Calls the function and keeps its rows.
 ///
 /// # Safety
-/// `scan` is the state of a node of ours that has begun.
+/// `scan` is the state of this extension's node, after `begin`.
 unsafe fn call(scan: *mut Scan) {
-    // SAFETY: by the contract of this function. What is made here lives as long as the query; what the
-    // function leaves behind, until the next row.
+    // SAFETY: by the contract of this function. Allocations made here live as long as the query, those of the function
+    // until the next row.
     unsafe {
         let state = (*scan).node.ss.ps.state;
         let context = (*scan).node.ss.ps.ps_ExprContext;
@@ -180,12 +179,12 @@ unsafe fn call(scan: *mut Scan) {
     }
 }
 
-/// The value of an argument. What is no plain parameter of this type is for the server to judge.
+/// Returns the value of an argument. The server evaluates everything except a plain parameter of the argument's type.
 ///
 /// # Safety
-/// `scan` is the state of a node of ours, `argument` a constant or a parameter.
+/// `scan` is the state of this extension's node, `argument` a constant or a parameter.
 unsafe fn value(scan: *mut Scan, argument: *mut pg_sys::Node) -> pg_sys::NullableDatum {
-    // SAFETY: by the contract of this function; the parameters are as many as they say.
+    // SAFETY: by the contract of this function; the parameter list has `numParams` entries.
     unsafe {
         if (*argument).type_ == pg_sys::NodeTag::T_Const {
             let constant = &*argument.cast::<pg_sys::Const>();
@@ -212,11 +211,11 @@ unsafe fn value(scan: *mut Scan, argument: *mut pg_sys::Node) -> pg_sys::Nullabl
     }
 }
 
-/// Looks up the columns that rows of this type have now, and makes room for their values; null for a type
-/// that is not composite. To be given back at the end.
+/// Looks up the present columns of rows of this type, and allocates space for their values; null for a type that is not
+/// composite. The caller releases the descriptor at the end.
 ///
 /// # Safety
-/// `scan` is the state of a node of ours.
+/// `scan` is the state of this extension's node.
 unsafe fn columns(scan: *mut Scan, row_type: pg_sys::Oid) -> pg_sys::TupleDesc {
     // SAFETY: by the contract of this function.
     unsafe {
@@ -245,7 +244,7 @@ unsafe extern "C-unwind" fn refuse_columns(row_type: pg_sys::Oid) {
 }
 
 unsafe extern "C-unwind" fn rescan(node: *mut pg_sys::CustomScanState) {
-    // SAFETY: the node is one of ours. Its arguments are the same as before, and so are its rows.
+    // SAFETY: the node was created here. Its arguments are unchanged, and so are its rows.
     unsafe {
         (*node.cast::<Scan>()).result.rewind();
         raw::ExecScanReScan(&mut (*node).ss);
@@ -253,7 +252,7 @@ unsafe extern "C-unwind" fn rescan(node: *mut pg_sys::CustomScanState) {
 }
 
 unsafe extern "C-unwind" fn end(node: *mut pg_sys::CustomScanState) {
-    // SAFETY: the node is one of ours.
+    // SAFETY: the node was created here.
     unsafe { (*node.cast::<Scan>()).result.end() }
 }
 
@@ -263,7 +262,7 @@ unsafe extern "C-unwind" fn explain(
     ancestors: *mut pg_sys::List,
     explained: *mut pg_sys::ExplainState,
 ) {
-    // SAFETY: the node is one of ours.
+    // SAFETY: the node was created here.
     unsafe {
         let call = Scan::call(node.cast::<Scan>());
         let (label, text) = if (*explained).verbose {

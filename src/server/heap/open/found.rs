@@ -1,4 +1,4 @@
-//! A row that a scan has found, and its change.
+//! A row found by a scan, and its changes.
 
 use crate::server::heap::access;
 use crate::server::heap::open::Open;
@@ -11,29 +11,29 @@ use pgrx::pg_sys::{self, Datum, Oid};
 use std::ptr::null_mut;
 use xqueue_core::row_id::RowId;
 
-/// Is shown a row, whole, before it is written.
+/// Gets the complete new row before it is written.
 type See<'a, E> = &'a mut dyn FnMut(Value<'static>) -> Result<(), E>;
 
-/// A row that a scan has found.
+/// A row found by a scan.
 pub struct Found<'open> {
     pub(super) open: &'open Open<'open>,
     pub(super) slot: *mut pg_sys::TupleTableSlot,
 }
 
-/// What other transactions do to a row.
+/// Other transactions that change or lock a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     None,
-    /// This one changes or deletes it.
+    /// This transaction changes or deletes the row.
     Changes(u32),
     Locks(u32),
-    /// Several lock it, of which one may change it.
+    /// Several transactions lock the row; one of them can be changing it.
     Several,
 }
 
 impl Row for Found<'_> {
     fn value(&self, number: i16) -> Option<Value<'_>> {
-        // SAFETY: the slot holds the row while it is found.
+        // SAFETY: the slot holds the row while the found row exists.
         unsafe { access::value(self.slot, number) }
     }
 
@@ -44,17 +44,18 @@ impl Row for Found<'_> {
 }
 
 impl Found<'_> {
-    /// Where this version of the row is.
+    /// Returns the location of this version of the row.
     pub fn id(&self) -> RowId {
         // SAFETY: the slot is valid while it is seen.
         unsafe { access::row_id(self.slot) }
     }
 
-    /// Returns what other transactions were last doing to the row; they may have ended, or been rolled back. If one
-    /// comes as this looks, the number may be another's than told, or none.
+    /// Returns the transactions that last changed or locked the row; they can have ended or been rolled back. If
+    /// another transaction changes the row header at this moment, the number can belong to a different transaction, or
+    /// to no transaction.
     pub fn holder(&self) -> Holder {
-        // SAFETY: the slot holds a row of a heap, in a page that is pinned. Others may change the two words meanwhile,
-        // of which each is read at once.
+        // SAFETY: the slot holds a row of a heap, in a pinned page. Other processes can change the two words
+        // concurrently; each is read with a single load.
         let (mask, id) = unsafe {
             let header =
                 &raw const *(*(*self.slot.cast::<pg_sys::HeapTupleTableSlot>()).tuple).t_data;
@@ -62,7 +63,7 @@ impl Found<'_> {
             (u32::from(mask), (&raw const (*header).t_choice.t_heap.t_xmax).read_volatile())
         };
         let has = |bits: u32| mask & bits != 0;
-        // As rows that were locked before PostgreSQL 9.3 say it.
+        // The encoding of rows locked before PostgreSQL 9.3.
         let locks = pg_sys::HEAP_XMAX_EXCL_LOCK | pg_sys::HEAP_XMAX_KEYSHR_LOCK;
         let is_old = mask & (locks | pg_sys::HEAP_XMAX_IS_MULTI) == pg_sys::HEAP_XMAX_EXCL_LOCK;
         if has(pg_sys::HEAP_XMAX_INVALID) {
@@ -76,23 +77,24 @@ impl Found<'_> {
         }
     }
 
-    /// The values of all columns, none of those that were dropped.
+    /// Returns the values of all columns; None for dropped columns.
     fn values(&self) -> Vec<Option<Datum>> {
         let count = self.open.relation.width();
-        // With the last column all others are read.
+        // Reading the last column deforms all others.
         self.value(count);
         (1..=count).map(|number| self.value(number).map(Value::datum)).collect()
     }
 
-    /// Changes some columns. False, without waiting, if another transaction has locked the row for a change, or
-    /// changed it since.
+    /// Changes some columns. Returns false, without waiting, if another transaction has locked the row for a change, or
+    /// has changed it since.
     pub fn update(&self, changes: &[(i16, Option<Value>)]) -> bool {
         self.update_row::<Failure>(changes, None, false, None).unwrap_or(false)
     }
 
-    /// The same, unless the checks or indexes of the table or `see`, which is shown the row as it will be, refuse the
-    /// task: then nothing is done. `index`: a unique one of which the caller knows that it has no other row with the
-    /// values of this one. `locks_first`: `see` may take long, so that others should pass over the row meanwhile.
+    /// Changes some columns, unless the table's checks or indexes, or `see`, refuse the new row; then the row is
+    /// unchanged. `see` gets the new row before it is written. `index`: a unique index of which the caller knows that
+    /// it contains no other row with these values. `locks_first`: `see` can take long, so the row is locked first and
+    /// others skip it meanwhile.
     pub fn update_unless_refused<E: From<Failure>>(
         &self,
         changes: &[(i16, Option<Value>)],
@@ -110,8 +112,8 @@ impl Found<'_> {
         locks_first: bool,
         mut see: Option<See<E>>,
     ) -> Result<bool, E> {
-        // Without a lock first, one buffer is locked and logged less. A server with assertions has one that
-        // `heap_update` is never told not to wait.
+        // Without the separate row lock, there is one buffer lock and one WAL record less. A server with assertions
+        // needs the lock first: it asserts that `heap_update` waits.
         let may_skip_lock =
             !locks_first && !process::has_assertions() && self.holder() == Holder::None;
         let is_written = may_skip_lock && self.write(changes, index, false, &mut see)?;
@@ -119,8 +121,8 @@ impl Found<'_> {
         Ok(is_written || self.lock(mode) && self.write(changes, index, true, &mut see)?)
     }
 
-    /// Writes the row anew, and returns whether that was done. Another transaction that is changing it, or has locked
-    /// it, is waited for if `waits`; else nothing is done then.
+    /// Writes the new version of the row, and returns whether it was written. If another transaction is changing the
+    /// row or has locked it, waits for that if `waits`, else returns false.
     fn write<E: From<Failure>>(
         &self,
         changes: &[(i16, Option<Value>)],
@@ -139,8 +141,8 @@ impl Found<'_> {
         let (update, mut failure) = (open.heap.methods.update, pg_sys::TM_FailureData::default());
         let (mut lock, mut indexes) = (0, access::UpdateIndexes::default());
         let unchecked = index.and_then(|index| open.heap.position(index));
-        // SAFETY: as for `insert`; the old row stays pinned while the new one points to its values. Checks and
-        // predicates of indexes, which call only functions of the server's, fail before anything is written.
+        // SAFETY: see `insert`; the old row stays pinned while the new one refers to its values. Checks and index
+        // predicates call only functions of the server, and fail before anything is written.
         unsafe {
             let fill = || pg_guard_ffi_boundary(|| open.write(&values));
             let (row, may_be_refused) = match see {
@@ -150,7 +152,7 @@ impl Found<'_> {
                         let row = fill();
                         (row, open.may_be_refused(row))
                     };
-                    // A check that fails in the middle of a composite value leaves a reference to its type.
+                    // A check that fails within a composite value leaves a reference to its type.
                     let filled = match open.relation.check_count() > 0 {
                         true => xact::unless_of_task_holding(filled)?,
                         false => xact::unless_of_task(filled)?,
@@ -184,17 +186,17 @@ impl Found<'_> {
         }
     }
 
-    /// The row as `update` has just left it.
+    /// Returns the row that the last `update` has written.
     pub fn written(&self) -> &Open<'_> {
         self.open
     }
 
-    /// Locks the row for a change of it, if that can be done at once.
+    /// Locks the row for a change without waiting; returns false if that is not possible.
     fn lock(&self, mode: pg_sys::LockTupleMode::Type) -> bool {
         let relation = self.open.relation.pointer();
         let mut failure = pg_sys::TM_FailureData::default();
         let lock = self.open.heap.methods.lock;
-        // SAFETY: as for `insert`; the slot holds the same row afterwards.
+        // SAFETY: see `insert`; the slot holds the same row afterwards.
         let result = unsafe {
             let mut place = (*self.slot).tts_tid;
             pg_guard_ffi_boundary(|| {
@@ -214,11 +216,11 @@ impl Found<'_> {
         result == pg_sys::TM_Result::TM_Ok
     }
 
-    /// Deletes the row, waiting for its lock, and returns it. None if it was changed since.
+    /// Deletes the row, waiting for its lock, and returns it. None if the row was changed since.
     pub fn delete<'to>(&self) -> Option<Value<'to>> {
-        // With the values of columns that were added since the row was written.
+        // Includes the values of columns that were added after the row was written.
         let values = self.values();
-        // SAFETY: the row is one of the table.
+        // SAFETY: the row belongs to the table.
         unsafe {
             pg_guard_ffi_boundary(|| {
                 let row = self.open.record(self.open.store(&values));
@@ -227,7 +229,7 @@ impl Found<'_> {
         }
     }
 
-    /// Deletes the row. False, without waiting, if another transaction has locked it, or changed it since.
+    /// Deletes the row without waiting. Returns false if another transaction has locked it, or has changed it since.
     pub fn delete_at_once(&self) -> bool {
         let mode = pg_sys::LockTupleMode::LockTupleExclusive;
         // SAFETY: within a guard.
@@ -239,7 +241,7 @@ impl Found<'_> {
     unsafe fn remove(&self) -> bool {
         let (relation, delete) = (self.open.relation.pointer(), self.open.heap.methods.delete);
         let mut failure = pg_sys::TM_FailureData::default();
-        // SAFETY: as for `insert`.
+        // SAFETY: see `insert`.
         let result = unsafe {
             raw::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_DELETE);
             delete(

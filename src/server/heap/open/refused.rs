@@ -1,4 +1,4 @@
-//! Changes of a row that an index may refuse.
+//! Changes of a row that an index can refuse.
 
 use crate::server::heap::access;
 use crate::server::heap::open::Open;
@@ -8,8 +8,8 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use std::ptr::null_mut;
 
 impl Open<'_> {
-    /// Returns whether a row comes into an index that may refuse it. The predicate of the index may fail, and holds
-    /// nothing then.
+    /// Returns whether the row enters an index that can refuse it. The index predicate can raise an error; it holds no
+    /// resources then.
     ///
     /// # Safety
     /// The slot holds a row of the table.
@@ -22,10 +22,10 @@ impl Open<'_> {
     }
 
     /// # Safety
-    /// As above; there is an index in this position of the table's list.
+    /// The slot holds a row of the table, and `position` is the position of an index in the table's list.
     unsafe fn comes_into(&self, position: usize, row: *mut pg_sys::TupleTableSlot) -> bool {
-        // SAFETY: by the contract of this function; the predicate is prepared as the server does it before it inserts,
-        // and kept with the same state. No predicate, or none that says anything, is null.
+        // SAFETY: by the contract of this function; the predicate is prepared as the server prepares it before an
+        // insertion, and kept with the same state. A missing predicate, or one that is always true, is null.
         unsafe {
             let info = &mut **(*self.heap.target).ri_IndexRelationInfo.add(position);
             if info.ii_PredicateState.is_null() {
@@ -39,7 +39,7 @@ impl Open<'_> {
             let (context, mut is_null) = (access::per_tuple_context(self.heap.state), false);
             (*context).ecxt_scantuple = row;
             let comes = pg_guard_ffi_boundary(|| {
-                // What it makes of long values is freed with the row.
+                // Memory used for long values is freed with the row.
                 let outer = pg_sys::MemoryContextSwitchTo((*context).ecxt_per_tuple_memory);
                 let comes = evaluate(predicate, context, &mut is_null);
                 pg_sys::MemoryContextSwitchTo(outer);
@@ -49,17 +49,17 @@ impl Open<'_> {
         }
     }
 
-    /// Runs a change that an index may refuse, which undoes it.
+    /// Runs a change that an index can refuse; a refusal undoes it.
     pub(super) fn unless_refused<T, E: From<Failure>>(
         &self,
         change: impl FnOnce() -> T,
     ) -> Result<T, E> {
         let outcome = xact::in_subtransaction_unless_of_task(|| Ok(change()));
         if outcome.is_err() {
-            // An index that is added to without a check is out of its place meanwhile.
+            // The change removes an index without a uniqueness check from the target's list; this restores the list.
             for (position, index) in self.heap.indexes.iter().enumerate() {
                 let open = self.indexes[position].get();
-                // SAFETY: the target has a place for each index.
+                // SAFETY: the target has an entry for each index.
                 unsafe {
                     *(*self.heap.target).ri_IndexRelationDescs.add(position) =
                         if index.is_wanted.get() { open } else { null_mut() };
