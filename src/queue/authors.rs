@@ -9,8 +9,8 @@
 //! - the functions, operators and types that these objects use;
 //! - the tables to which foreign keys hand a change on, with the objects of these tables.
 //!
-//! A table that a foreign key refers to is not included, because no change of a task runs its code. Objects without
-//! recorded dependencies are the server's own. A trigger's condition has no owner, so it must call immutable functions
+//! A table that a foreign key refers to is not included, because no change of a task runs its code. Objects on which no
+//! dependency is recorded are the server's own. A trigger's condition has no owner, so it must call immutable functions
 //! only.
 
 use crate::error::{Error, Result};
@@ -23,8 +23,8 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::cell::OnceCell;
 
-/// Query for the objects that a change of table $1 can use: description, owner, and whether the object is a table. $2:
-/// the function that is called on every change.
+/// Query for the objects that a change of table $1 can use: description, owner, and whether the object is a table.
+/// Parameter $2 is the function that is called on every change.
 const USED: &str = "
 WITH RECURSIVE used(classid, objid) AS (
     SELECT 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid, $1

@@ -114,7 +114,8 @@ fn in_state(
 const LOOKED_AT: usize = 100;
 
 /// Returns for how long the oldest of the next ready tasks has been ready, in microseconds. Examines up to `LOOKED_AT`
-/// tasks of each priority. None if no task is ready, or the ready tasks have no index.
+/// tasks of each priority, for up to `priorities::LIMIT` priorities. None if no task is ready, or the ready tasks have
+/// no index.
 pub fn oldest_ready(queue: &Queue) -> Result<Option<i64>> {
     let relation = table(queue)?;
     let wanted = match queue.features().has_subqueues() {

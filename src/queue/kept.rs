@@ -16,8 +16,8 @@ use std::rc::Rc;
 
 /// Size of a description in bytes, measured with six columns and four indexes.
 const SIZE: usize = 4 << 10;
-/// Eviction frees 1/SPARE of the memory beyond need, so that not every new description searches for the least recently
-/// used one.
+/// Eviction frees 1/SPARE of the limit more than necessary, so that not every new description searches for the least
+/// recently used one.
 const SPARE: usize = 8;
 
 thread_local! {

@@ -99,11 +99,11 @@ impl Relation {
 }
 
 impl Relation {
-    /// Returns the indexes that can refuse a row because of its values when the columns with `is_changed` change. Of
-    /// these columns, the ones with `keeps_length` keep their length.
+    /// Returns the indexes that can refuse a row because of its values when the columns with `is_changed` change. A
+    /// changed column with `keeps_length` keeps its length.
     ///
-    /// An index that does not contain these columns has already accepted the row. User-defined functions can have been
-    /// replaced since.
+    /// An index that does not contain these columns has already accepted the row, unless a user-defined function that
+    /// it calls was replaced since.
     pub fn indexes_that_may_refuse(
         &self,
         is_changed: impl Fn(i16) -> bool,

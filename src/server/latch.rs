@@ -57,8 +57,8 @@ pub fn wait(reason: Reason, timeout: Option<Duration>, watch_client: bool) {
         // Rounded up: waits that end early would amount to polling.
         milliseconds = timeout.as_micros().div_ceil(1000).min(i32::MAX as u128) as i64;
     }
-    // SAFETY: waits on this process's own latch and on its client's socket; `MyProcPort` is null
-    // in processes without a client.
+    // SAFETY: waits on this process's own latch and on its client's socket; `MyProcPort` is null in processes without a
+    // client.
     unsafe {
         let mut socket = pg_sys::PGINVALID_SOCKET as pg_sys::pgsocket;
         if watch_client && !MyProcPort.is_null() && pg_sys::WaitEventSetCanReportClosed() {

@@ -74,8 +74,7 @@ pub unsafe fn per_tuple_context(state: *mut pg_sys::EState) -> *mut pg_sys::Expr
 /// Frees the memory in which a state has evaluated expressions.
 ///
 /// # Safety
-/// `state` is a valid executor state, and none of its expressions is being evaluated. To be called within
-/// a guard.
+/// `state` is a valid executor state, and none of its expressions is being evaluated. To be called within a guard.
 pub unsafe fn reset(state: *mut pg_sys::EState) {
     // SAFETY: by the contract of this function.
     unsafe { raw::MemoryContextReset((*per_tuple_context(state)).ecxt_per_tuple_memory) }

@@ -244,10 +244,10 @@ impl Open<'_> {
 
     /// Adds the new version of an updated row to the indexes; to the index `unchecked` without its uniqueness check.
     ///
-    /// Before the server splits a full page of an index, it deletes dead versions if it is told that the key is
-    /// unchanged. It is told so for the indexes whose keys these changes leave alone, as the executor would determine
-    /// itself. For the other indexes it is told so for the first row of a call only. If tasks are taken one by one,
-    /// their old entries are soon dead; if many are taken in one call, they are all still live.
+    /// Before the server splits a full page of an index, it deletes dead versions there if the update is marked as
+    /// leaving the key unchanged. Indexes whose keys these changes leave alone get the mark, which the executor would
+    /// set too. The other indexes get it only for the first row of a call. If tasks are taken one by one, their old
+    /// entries are soon dead; if many are taken in one call, these entries are all still live.
     ///
     /// # Safety
     /// The row has been stored. To be called within a guard.

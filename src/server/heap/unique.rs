@@ -33,8 +33,8 @@ pub(super) unsafe fn require_of(table: &Relation, index: Oid, row: *mut pg_sys::
     // SAFETY: by the contract of this function; everything opened or allocated here is released here, or by the end of
     // the transaction after an error.
     unsafe {
-        // A row that the transaction itself has changed again is checked with its newest version: the server would not
-        // find this version in the index.
+        // A row that the transaction itself has changed again is not checked here but with its newest version: the
+        // server would not find this version in the index.
         let (mut place, now) = ((*row).tts_tid, &raw mut pg_sys::SnapshotSelfData);
         if !pg_sys::table_index_fetch_tuple_check(table.pointer(), &mut place, now, null_mut()) {
             return;
@@ -49,9 +49,10 @@ pub(super) unsafe fn require_of(table: &Relation, index: Oid, row: *mut pg_sys::
     }
 }
 
-/// Adds a stored row to an index that contains equal rows, or only checks it. Dead entries can be removed to make room,
-/// because the insertion does not visit entries of equal values otherwise.
+/// Adds a stored row to an index that contains equal rows, or only checks it. Tells the server that the key is
+/// unchanged, so that it removes dead entries before it splits a page; the insertion itself does not visit them.
 ///
+/// # Safety
 /// Table and index are open. The row belongs to the table and has its location. `state` is the state in which the
 /// index's expressions are prepared. To be called within a guard.
 pub(super) unsafe fn add(

@@ -56,7 +56,7 @@ impl Open<'_> {
     ) -> Result<T, E> {
         let outcome = xact::in_subtransaction_unless_of_task(|| Ok(change()));
         if outcome.is_err() {
-            // The change removes an index without a uniqueness check from the target's list; this restores the list.
+            // The change takes an index without a uniqueness check off the target's list; an error leaves it off.
             for (position, index) in self.heap.indexes.iter().enumerate() {
                 let open = self.indexes[position].get();
                 // SAFETY: the target has an entry for each index.
