@@ -76,8 +76,9 @@ fn wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(word.map(Value::text))
 }
 
-/// Waits until a task has ended; None if the deadline passes first. `look` looks the task up; it returns its state, and
-/// whether a reported end is only a hint to look again. `is_hint` is that flag from the first lookup.
+/// Waits until a task has ended; None if the deadline passes first. `look` reads the task; it returns its state, and
+/// whether a reported end only means that the task must be looked up again. `is_hint` is that flag from the first
+/// lookup.
 fn watch(
     place: &Place,
     name: &str,

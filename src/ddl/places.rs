@@ -69,7 +69,7 @@ fn moved() -> Vec<(SlotId, Oid)> {
 /// Refuses an owner beyond its limit. `leaving`: queues that the owner loses when the transaction commits.
 fn require(owner: Oid, leaving: &[SlotId]) -> Result<()> {
     let limit = settings::max_queues_per_role();
-    // Queues of this database may not have slots yet since the server started.
+    // After a server start, some queues of this database have no slots yet.
     let count = slot::count_of(owner.into(), leaving).max(queue::count_of(owner));
     if count <= limit {
         return Ok(());

@@ -29,18 +29,18 @@ pub fn quote_literal(text: &str) -> String {
 }
 
 pub fn schema_name(schema: Oid) -> String {
-    // SAFETY: a look-up; a palloc'ed string or null.
+    // SAFETY: a lookup; a palloc'ed string or null.
     unsafe { owned(pg_sys::get_namespace_name(schema)) }.unwrap_or_default()
 }
 
 pub fn database_name(database: Oid) -> String {
-    // SAFETY: a look-up; a palloc'ed string or null.
+    // SAFETY: a lookup; a palloc'ed string or null.
     unsafe { owned(pg_sys::get_database_name(database)) }.unwrap_or_default()
 }
 
 /// Returns schema and name of a table, unquoted.
 pub fn table_name(table: Oid) -> Option<(String, String)> {
-    // SAFETY: look-ups; palloc'ed strings or null.
+    // SAFETY: lookups; palloc'ed strings or null.
     unsafe {
         let name = owned(pg_sys::get_rel_name(table))?;
         Some((schema_name(pg_sys::get_rel_namespace(table)), name))
@@ -49,7 +49,7 @@ pub fn table_name(table: Oid) -> Option<(String, String)> {
 
 /// Returns the kind of a relation as in `pg_class`; None if the relation does not exist.
 pub fn relation_kind(relation: Oid) -> Option<u8> {
-    // SAFETY: a look-up.
+    // SAFETY: a lookup.
     let kind = unsafe { pg_sys::get_rel_relkind(relation) } as u8;
     (kind != 0).then_some(kind)
 }
@@ -68,7 +68,7 @@ pub fn free_name(table: &str, suffix: &str, schema: Oid) -> String {
 
 /// Returns the relation of this name in the extension's schema; None if the extension is not installed.
 pub fn own_relation(name: &CStr) -> Option<Oid> {
-    // SAFETY: look-ups with C strings that outlive them.
+    // SAFETY: lookups with C strings that outlive them.
     unsafe {
         let schema = pg_sys::get_namespace_oid(c"xqueue".as_ptr(), true);
         if schema == Oid::INVALID {
@@ -82,7 +82,7 @@ pub fn own_relation(name: &CStr) -> Option<Oid> {
 /// Returns the function of this name and argument types in the extension's schema; None if the extension is not
 /// installed.
 pub fn own_function(name: &CStr, arguments: &[Oid]) -> Option<Oid> {
-    // SAFETY: look-ups with a C string and a vector that outlive them.
+    // SAFETY: lookups with a C string and a vector that outlive them.
     unsafe {
         let schema = pg_sys::get_namespace_oid(c"xqueue".as_ptr(), true);
         let arguments = pg_sys::buildoidvector(arguments.as_ptr(), arguments.len() as i32);
@@ -101,13 +101,13 @@ pub fn own_function(name: &CStr, arguments: &[Oid]) -> Option<Oid> {
 
 /// Returns whether the extension is installed in this database.
 pub fn is_installed() -> bool {
-    // SAFETY: a look-up.
+    // SAFETY: a lookup.
     unsafe { pg_sys::get_extension_oid(c"xqueue".as_ptr(), true) != Oid::INVALID }
 }
 
 pub fn find_database(name: &str) -> Option<Oid> {
     let name = CString::new(name).ok()?;
-    // SAFETY: a look-up with a C string that outlives it.
+    // SAFETY: a lookup with a C string that outlives it.
     let database = unsafe { pg_sys::get_database_oid(name.as_ptr(), true) };
     (database != Oid::INVALID).then_some(database)
 }
@@ -115,7 +115,7 @@ pub fn find_database(name: &str) -> Option<Oid> {
 /// Returns whether every role that can create databases can copy this database.
 pub fn is_template(database: Oid) -> bool {
     let cache = pg_sys::SysCacheIdentifier::DATABASEOID as i32;
-    // SAFETY: a look-up; the row is released once it has been read.
+    // SAFETY: a lookup; the row is released once it has been read.
     unsafe {
         let row = pg_sys::SearchSysCache1(cache, Datum::from(database));
         if row.is_null() {
@@ -138,7 +138,7 @@ pub fn table_of_trigger(trigger: Oid) -> Option<Oid> {
 
 /// Returns the table of an index; None for other relations.
 pub fn table_of_index(index: Oid) -> Option<Oid> {
-    // SAFETY: a look-up.
+    // SAFETY: a lookup.
     let table = unsafe { pg_sys::IndexGetRelation(index, true) };
     (table != Oid::INVALID).then_some(table)
 }
@@ -194,7 +194,7 @@ pub fn owner_of_function(function: Oid) -> Option<Oid> {
 
 fn of_function(function: Oid, see: fn(&pg_sys::FormData_pg_proc) -> Oid) -> Option<Oid> {
     let cache = pg_sys::SysCacheIdentifier::PROCOID as i32;
-    // SAFETY: a look-up; the row is released once it has been read.
+    // SAFETY: a lookup; the row is released once it has been read.
     unsafe {
         let row = pg_sys::SearchSysCache1(cache, Datum::from(function));
         if row.is_null() {
@@ -208,7 +208,7 @@ fn of_function(function: Oid, see: fn(&pg_sys::FormData_pg_proc) -> Oid) -> Opti
 
 /// Returns whether row security applies to a role, which can be the table's owner if row security is forced.
 pub fn hides_rows(table: Oid, role: Oid) -> bool {
-    // SAFETY: a look-up.
+    // SAFETY: a lookup.
     let security = unsafe { pg_sys::check_enable_rls(table, role, true) };
     security == pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32
 }

@@ -262,7 +262,7 @@ pub(super) unsafe fn columns_of(expression: *mut pg_sys::Node) -> Vec<i16> {
 
 /// Returns whether an operator is the server's own and compares two values in the manner of a btree.
 fn compares(operator: Oid) -> bool {
-    // SAFETY: look-ups; null, or a list.
+    // SAFETY: lookups; null, or a list.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
         let families = pg_sys::get_op_btree_interpretation(operator);

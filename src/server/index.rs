@@ -44,7 +44,7 @@ impl Entry {
     const CACHE: i32 = pg_sys::SysCacheIdentifier::INDEXRELID as i32;
 
     fn of(index: Oid) -> Option<Entry> {
-        // SAFETY: a look-up.
+        // SAFETY: a lookup.
         let row = unsafe { pg_sys::SearchSysCache1(Entry::CACHE, Datum::from(index)) };
         (!row.is_null()).then(|| Entry(row))
     }
@@ -148,7 +148,7 @@ impl Drop for Entry {
 /// Returns the access method of an index.
 fn method(index: Oid) -> Option<Oid> {
     let cache = pg_sys::SysCacheIdentifier::RELOID as i32;
-    // SAFETY: a look-up; the row is released once it has been read.
+    // SAFETY: a lookup; the row is released once it has been read.
     unsafe {
         let row = pg_sys::SearchSysCache1(cache, Datum::from(index));
         if row.is_null() {
@@ -164,7 +164,7 @@ fn method(index: Oid) -> Option<Oid> {
 /// `ordered`: the relation that has the column, and the column's number.
 fn has_default_order((relation, number): (Oid, i16), class: Oid, collation: Oid) -> bool {
     let (mut of_type, mut modifier, mut own_collation) = (Oid::INVALID, 0, Oid::INVALID);
-    // SAFETY: look-ups; the lock on the table keeps the index and the table.
+    // SAFETY: lookups; the lock on the table keeps the index and the table.
     unsafe {
         pg_sys::get_atttypetypmodcoll(
             relation,

@@ -57,7 +57,7 @@ fn calls_of_simple(oid: Oid) -> Calls {
     }
     let mut function = Oid::INVALID;
     let explicit = pg_sys::CoercionContext::COERCION_EXPLICIT;
-    // SAFETY: the same look-up as in the conversion; it fills in `function`.
+    // SAFETY: the same lookup as in the conversion; it fills in `function`.
     let path = unsafe { pg_sys::find_coercion_pathway(types::JSON, oid, explicit, &mut function) };
     if path != pg_sys::CoercionPathType::COERCION_PATH_FUNC || function == Oid::INVALID {
         return Calls::Nothing;

@@ -11,7 +11,7 @@ use std::ffi::{CStr, CString};
 
 /// Returns `OPERATOR(schema.name)` for equality in the default order of a type. None for a type without such an order.
 pub fn equality(oid: Oid) -> Option<String> {
-    // SAFETY: look-ups in the system cache; the list contains two C strings.
+    // SAFETY: lookups in the system cache; the list contains two C strings.
     unsafe {
         let class = &*pg_sys::lookup_type_cache(oid, pg_sys::TYPECACHE_BTREE_OPFAMILY as i32);
         let (family, input) = (class.btree_opf, class.btree_opintype);
@@ -74,7 +74,7 @@ pub fn hash(value: Value, collation: Oid, seed: u64) -> Option<u64> {
 
 /// Returns whether different strings can be equal under a collation.
 pub fn tells_by_rules(collation: Oid) -> bool {
-    // SAFETY: a look-up.
+    // SAFETY: a lookup.
     collation != Oid::INVALID && unsafe { !pg_sys::get_collation_isdeterministic(collation) }
 }
 

@@ -14,7 +14,7 @@ pub fn owns_database(database: Oid) -> bool {
 }
 
 fn owns_object(catalogue: Oid, object: Oid) -> bool {
-    // SAFETY: a look-up.
+    // SAFETY: a lookup.
     unsafe {
         let role = raw::GetUserId();
         #[cfg(feature = "pg15")]
@@ -29,7 +29,7 @@ fn owns_object(catalogue: Oid, object: Oid) -> bool {
 }
 
 pub fn may_create_database() -> bool {
-    // SAFETY: a look-up.
+    // SAFETY: a lookup.
     unsafe { pg_sys::have_createdb_privilege() }
 }
 
@@ -87,12 +87,12 @@ pub fn may_insert(table: Oid) -> bool {
 
 fn has_all(table: Oid, privileges: u32) -> bool {
     let (mask, how) = (privileges as pg_sys::AclMode, pg_sys::AclMaskHow::ACLMASK_ALL);
-    // SAFETY: look-ups; the caller's lock keeps the table.
+    // SAFETY: lookups; the caller's lock keeps the table.
     unsafe { pg_sys::pg_class_aclmask(table, raw::GetUserId(), mask, how) == mask }
 }
 
 fn has_privilege(table: Oid, privilege: u32) -> bool {
-    // SAFETY: look-ups.
+    // SAFETY: lookups.
     unsafe {
         let (role, mode) = (raw::GetUserId(), privilege as pg_sys::AclMode);
         let mut is_missing = false;
@@ -102,7 +102,7 @@ fn has_privilege(table: Oid, privilege: u32) -> bool {
 }
 
 fn may_some(table: Oid, any: u32) -> bool {
-    // SAFETY: look-ups.
+    // SAFETY: lookups.
     unsafe {
         let (role, mode) = (raw::GetUserId(), any as pg_sys::AclMode);
         let mut is_missing = false;

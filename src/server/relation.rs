@@ -34,7 +34,7 @@ impl Lock {
 
 /// Returns the table of a row type; None for other types.
 pub fn of_row_type(oid: Oid) -> Option<Oid> {
-    // SAFETY: a look-up in the system cache.
+    // SAFETY: a lookup in the system cache.
     let table = unsafe { pg_sys::get_typ_typrelid(oid) };
     (table != Oid::INVALID).then_some(table)
 }

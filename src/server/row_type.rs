@@ -16,7 +16,7 @@ pub struct RowType {
 impl RowType {
     /// Returns the present row type; None for a type without columns.
     pub fn of(oid: Oid) -> Option<RowType> {
-        // SAFETY: a look-up; a description is null, or valid at least until the server serves invalidations.
+        // SAFETY: a lookup; a description is null, or valid at least until the server serves invalidations.
         let (entry, columns) = unsafe {
             let entry = &*pg_sys::lookup_type_cache(oid, pg_sys::TYPECACHE_TUPDESC as i32);
             (entry, Columns::of(entry.tupDesc)?)

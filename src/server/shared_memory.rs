@@ -284,8 +284,8 @@ impl Drop for Guard {
     fn drop(&mut self) {
         allocator::allow();
         // SAFETY: acquired above. An error of the server resets the interrupt holdoff count, which the release
-        // decrements. The error leaves the lock to the end of the (sub)transaction, which raises the count first, like
-        // `LWLockReleaseAll`.
+        // decrements. Until the end of the (sub)transaction the error keeps the lock, so the lock can still be held
+        // here. The count is then raised before the release, like in `LWLockReleaseAll`.
         unsafe {
             if pg_sys::InterruptHoldoffCount > 0 {
                 pg_sys::LWLockRelease(self.0);

@@ -53,9 +53,9 @@ pub fn plus(instant: i64, interval: Value) -> i64 {
     end.map_or(instant, |end| end.value() as i64)
 }
 
-/// Limits an interval written by any user to the range from zero to a hundred years. An interval whose months and days
-/// have opposite signs, and one of them beyond the limit, counts as too long: the sum of an instant and its months must
-/// be a valid instant.
+/// Limits an interval written by any user to the range from zero to a hundred years. The sum of an instant and the
+/// interval's months must be a valid instant. An interval whose months and days have opposite signs therefore counts as
+/// too long if one of them exceeds the limit.
 pub fn sensible(interval: Value) -> Value {
     let bound = |month| Value::interval(pg_sys::Interval { month, day: 0, time: 0 });
     let compared = |with: Value| {

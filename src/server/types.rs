@@ -87,13 +87,13 @@ pub fn catalog_hash(oid: Oid) -> u32 {
 
 /// Returns the element type of an array type; None for other types.
 pub fn element_type(oid: Oid) -> Option<Oid> {
-    // SAFETY: a look-up.
+    // SAFETY: a lookup.
     let element = unsafe { pg_sys::get_element_type(oid) };
     (element != Oid::INVALID).then_some(element)
 }
 
 pub fn array_type(element: Oid) -> Oid {
-    // SAFETY: a look-up.
+    // SAFETY: a lookup.
     unsafe { pg_sys::get_array_type(element) }
 }
 
@@ -102,14 +102,14 @@ pub fn base_type(oid: Oid) -> Oid {
     if u32::from(oid) < pg_sys::FirstGenbkiObjectId {
         return oid;
     }
-    // SAFETY: a look-up.
+    // SAFETY: a lookup.
     unsafe { pg_sys::getBaseType(oid) }
 }
 
 /// Returns the modifier of a type, or, for a domain, the modifier of its base type.
 pub fn base_modifier(oid: Oid, modifier: i32) -> i32 {
     let mut modifier = modifier;
-    // SAFETY: a look-up; the modifier is read and written.
+    // SAFETY: a lookup; the modifier is read and written.
     unsafe { pg_sys::getBaseTypeAndTypmod(oid, &mut modifier) };
     modifier
 }
@@ -117,7 +117,7 @@ pub fn base_modifier(oid: Oid, modifier: i32) -> i32 {
 /// Returns whether a type is a string type, either the server's or an extension's, for example citext.
 pub fn is_string(oid: Oid) -> bool {
     let (mut category, mut is_preferred) = (0, false);
-    // SAFETY: a look-up, which fills in both.
+    // SAFETY: a lookup, which fills in both.
     unsafe { pg_sys::get_type_category_preferred(oid, &mut category, &mut is_preferred) };
     category as u8 == pg_sys::TYPCATEGORY_STRING
 }
@@ -129,7 +129,7 @@ pub fn is_composite(oid: Oid) -> bool {
 
 /// Returns the kind of a type as in `pg_type`.
 fn kind(oid: Oid) -> u8 {
-    // SAFETY: a look-up.
+    // SAFETY: a lookup.
     unsafe { pg_sys::get_typtype(oid) as u8 }
 }
 
@@ -151,7 +151,7 @@ pub fn compared_type(oid: Oid) -> Oid {
 /// Returns the value of an enum by its label.
 pub fn enum_value(oid: Oid, label: &str) -> Option<Oid> {
     let label = CString::new(label).ok()?;
-    // SAFETY: a look-up by type and label.
+    // SAFETY: a lookup by type and label.
     let value = unsafe {
         pg_sys::GetSysCacheOid(
             pg_sys::SysCacheIdentifier::ENUMTYPOIDNAME as _,
@@ -167,7 +167,7 @@ pub fn enum_value(oid: Oid, label: &str) -> Option<Oid> {
 
 /// Returns the default collation of a type's columns.
 pub fn type_collation(oid: Oid) -> Oid {
-    // SAFETY: a look-up.
+    // SAFETY: a lookup.
     unsafe { pg_sys::get_typcollation(oid) }
 }
 
@@ -176,8 +176,8 @@ pub fn has_parts_or_checks(oid: Oid) -> bool {
     [pg_sys::TYPTYPE_COMPOSITE, pg_sys::TYPTYPE_DOMAIN].contains(&kind(oid))
 }
 
-/// Returns whether a type is neither the server's own nor an enum: the functions that order, split or subtract its
-/// values can then be a user's.
+/// Returns whether a type is user-defined and not an enum: the functions that order, split or subtract its values can
+/// then be a user's.
 pub fn is_made_by_users(oid: Oid) -> bool {
     u32::from(oid) >= pg_sys::FirstNormalObjectId && !is_enum(oid)
 }

@@ -41,7 +41,7 @@ pub fn become_session_of(role: Oid) {
 
 /// Returns whether a role is a member of another, or that role itself.
 pub fn is_member(member: Oid, role: Oid) -> bool {
-    // SAFETY: a look-up.
+    // SAFETY: a lookup.
     unsafe { pg_sys::is_member_of_role(member, role) }
 }
 
