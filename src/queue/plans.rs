@@ -50,7 +50,7 @@ impl Statement {
     }
 }
 
-/// Maximum number of kept plans for such statements, see [`Statement::is_one_of_many`].
+/// Maximum number of kept plans of statements for which `is_one_of_many` is true.
 pub(super) const MANY: usize = 64;
 
 /// The kept plans of a queue.

@@ -8,7 +8,7 @@ use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use std::ffi::{CString, c_void};
 
 /// Runs `work`. An error about data raised in it (SQLSTATE class 22, a missing value, an invalid name) gets `hint` as
-/// its HINT if it has none.
+/// its HINT, unless it already has a HINT.
 pub fn hinted<T>(hint: impl Fn() -> String, work: impl FnOnce() -> T) -> T {
     const CLASS: i32 = 0xfff;
     const OTHER_DATA: [i32; 4] = [

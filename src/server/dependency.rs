@@ -4,8 +4,8 @@ use crate::server::relation::Relation;
 use pgrx::pg_sys::{self, Oid};
 
 impl Relation {
-    /// Makes a trigger of the table depend on some of its indexes, so that DROP INDEX is refused without CASCADE. None
-    /// of these dependencies exists yet, see `unbind_indexes`.
+    /// Makes a trigger of the table depend on some of its indexes, so that DROP INDEX is refused without CASCADE. The
+    /// dependencies must not exist yet, see `unbind_indexes`.
     pub fn bind_indexes(&self, trigger: &str, is_needed: impl Fn(Oid) -> bool) {
         let triggers = self.triggers();
         let Some(trigger) = triggers.iter().find(|known| known.name == trigger) else { return };

@@ -9,7 +9,7 @@
 //! 4. pgrx catches the error and panics.
 //! 5. [`guard`] catches the panic, and raises the copy.
 //!
-//! Panics for other errors take pgrx's own way, and so does the server's out-of-memory error, which is not copied.
+//! Panics for other errors are left to pgrx. So is the server's out-of-memory error, which is not copied.
 
 use crate::server::{allocator, foreign, raw};
 use pgrx::PgSqlErrorCode;
@@ -228,8 +228,8 @@ unsafe fn copy(parent: MemoryContext) -> Kept {
     }
 }
 
-/// Returns whether the error that is being raised is the out-of-memory error. The server copies it after it has left
-/// this module.
+/// Returns whether the error that is being raised is the out-of-memory error. Such an error is copied only after the
+/// callback has returned.
 fn is_out_of_memory() -> bool {
     // SAFETY: called while an error is being raised.
     unsafe { pg_sys::geterrcode() == PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as i32 }

@@ -218,7 +218,7 @@ unsafe extern "C-unwind" fn may_be_costly(
                 let call = &*node.cast::<pg_sys::FuncExpr>();
                 let is_constant =
                     || (*list_nth::<pg_sys::Node>(call.args, 0)).type_ == NodeTag::T_Const;
-                // Applied to a column, this conversion loses digits and then fails.
+                // This conversion to a smaller type fails for a large value, so its argument must be a constant.
                 let is_lossy = u32::from(call.funcid) == pg_sys::F_INT2_INT4;
                 let is_known = CHEAP.contains(&call.funcid.into());
                 (is_known || subqueue() == Some(call.funcid)) && (!is_lossy || is_constant())
