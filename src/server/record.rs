@@ -4,7 +4,7 @@
 //! contain a row from before its table was altered, with the layout of that time. Two rules follow:
 //!
 //! 1. A value that records the description of its creation is refused if that is out of date.
-//! 2. Of any other value only the length is trusted: no column is read beyond it, and no column that refers to memory
+//! 2. Any other value is trusted only for its length: no column is read beyond it, and no column that refers to memory
 //!    elsewhere.
 
 use crate::error::{Error, Result};

@@ -353,7 +353,7 @@ pub struct InProgress<'snapshot> {
     pub xmin: u32,
     /// This transaction and all later ones.
     pub xmax: u32,
-    /// Transactions from `xmin` to `xmax`.
+    /// The other transactions in progress from `xmin` up to `xmax`.
     pub others: &'snapshot [pg_sys::TransactionId],
 }
 
