@@ -12,11 +12,12 @@ use crate::server::relation::{self, Lock};
 use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
 use crate::server::{privileges, user};
-use crate::write::{counting, start, unchanged};
+use xqueue_core::statement::{Change, Parameter, Verb};
+use crate::write::passed::many;
+use crate::write::start;
 use crate::{sql_functions, transaction};
 use xqueue_core::change::Call as Kind;
 use xqueue_core::position::Group;
-use xqueue_core::statement::{Change, Parameter, Verb};
 use xqueue_core::status::Status;
 
 sql_functions! {
@@ -89,7 +90,7 @@ fn plow(
     count: Option<i32>,
     delay: Option<Value>,
     ttl: Option<Value>,
-    mut deliver: impl FnMut(&Rows) -> Result<()>,
+    deliver: impl FnMut(&Rows) -> Result<()>,
 ) -> Result<usize> {
     require_buried(queue)?;
     let count = count.unwrap_or(i32::MAX);
@@ -103,14 +104,7 @@ fn plow(
     let marked = start::start(queue, Group::Buried, &mut arguments, count as u32);
     let (delay, ttl) = (delay.is_some(), ttl.is_some());
     let change = Change::Plow { delay, ttl, marked };
-    counting::run(queue, Kind::Kick, || {
-        spi::connect(|spi| {
-            queue.change(spi, change, &arguments, |rows| {
-                unchanged::refuse(queue, rows, |status| status != Status::Buried)?;
-                deliver(rows)
-            })
-        })
-    })
+    many::change(queue, Kind::Kick, change, &arguments, deliver)
 }
 
 fn switch_impl(call: &Call) -> Result<Option<Value<'_>>> {
@@ -177,9 +171,7 @@ fn release_all_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let queue = target.open(Lock::RowExclusive)?;
     let mut arguments = Arguments::of(Parameter::Limit, Value::int4(i32::MAX));
     arguments.set(Parameter::Skip, Value::int4(0));
-    let released = counting::run(&queue, Kind::Snatch, || {
-        spi::connect(|spi| queue.change(spi, Change::SnatchAll, &arguments, |_| Ok(())))
-    })?;
+    let released = many::change(&queue, Kind::Snatch, Change::SnatchAll, &arguments, |_| Ok(()))?;
     Ok(number_of(released))
 }
 

@@ -7,16 +7,15 @@ use crate::parts::slot;
 use crate::queue::{self, Arguments, Queue};
 use crate::server::function::Call;
 use crate::server::relation::Lock;
-use crate::server::spi;
 use crate::server::types::{self, Uuid};
 use crate::server::value::Value;
 use crate::server::{privileges, process};
-use crate::write::counting;
+use xqueue_core::statement::{Change, Parameter};
+use crate::write::passed::{Passed, many};
 use crate::{sql_functions, transaction};
 use pgrx::pg_sys::Oid;
 use xqueue_core::change::Call as Kind;
 use xqueue_core::form::Form;
-use xqueue_core::statement::{Change, Parameter};
 use xqueue_core::transaction::Delta;
 
 sql_functions! {
@@ -41,13 +40,19 @@ fn give_back_all_impl(_: &Call) -> Result<Option<Value<'_>>> {
         return Ok(number_of(0));
     }
     let session = session::current()?;
-    let mut tasks = 0;
+    let open = |table| Target { table, form: Form::Row, row: None }.open(Lock::RowExclusive);
+    let (mut tasks, mut refusing) = (0, None);
     let tables = queue::tables().into_iter();
     for table in tables.filter(|table| may_hold(*table) && privileges::may_update(*table)) {
-        let target = Target { table, form: Form::Row, row: None };
-        tasks += give_back(&*target.open(Lock::RowExclusive)?, session)?;
+        let queue = open(table)?;
+        let mut passed = Passed::of(&queue, Kind::GiveBack, Form::Row);
+        tasks += passed.change_many(Change::GiveBack, &arguments(session), &mut |_| Ok(()))?;
+        refusing = refusing.or(passed.has_refused().then_some(table));
     }
-    Ok(number_of(tasks))
+    match refusing {
+        Some(table) if tasks == 0 => Ok(number_of(give_back(&*open(table)?, session)?)),
+        _ => Ok(number_of(tasks)),
+    }
 }
 
 /// Returns whether tasks of a queue may be taken, by transactions that have committed or by this one.
@@ -58,10 +63,12 @@ fn may_hold(table: Oid) -> bool {
 }
 
 fn give_back(queue: &Queue, session: Uuid) -> Result<usize> {
+    many::change(queue, Kind::GiveBack, Change::GiveBack, &arguments(session), |_| Ok(()))
+}
+
+fn arguments<'to>(session: Uuid) -> Arguments<'to> {
     let mut arguments = Arguments::of(Parameter::Sessions, Value::uuids(&[session]));
     arguments.set(Parameter::Limit, Value::int4(i32::MAX));
     arguments.set(Parameter::Skip, Value::int4(0));
-    counting::run(queue, Kind::GiveBack, || {
-        spi::connect(|spi| queue.change(spi, Change::GiveBack, &arguments, |_| Ok(())))
-    })
+    arguments
 }

@@ -1,11 +1,13 @@
-//! Tasks that a take passes over, because jsonb cannot hold them or an UPDATE of them fails, and the slow way to take
-//! those behind them.
+//! Tasks that a call passes over, because jsonb cannot hold them or an UPDATE of them fails, and the slow way to change
+//! those behind them. Such a call picks its tasks itself: a take, or a change of many tasks (see [`many`]).
 //!
-//! A take that may fail for a single task runs in a subtransaction, or refuses the task before it has written anything.
-//! Where a statement has failed, its tasks are tried one by one. If nothing else can be taken, the first task that no
-//! UPDATE can write is tried once more without protection, so that the caller gets the error as it is.
+//! A call that may fail for a single task runs in a subtransaction, or refuses the task before it has written anything.
+//! Where the statement of a take has failed, its tasks are tried one by one. If nothing else can be changed, the first
+//! task that no UPDATE can write is tried once more without protection, so that the caller gets the error as it is.
 
+pub mod many;
 mod rests;
+mod take;
 
 use crate::error::{Error, OrRaise, Result};
 use crate::parts::slot;
@@ -18,7 +20,6 @@ use crate::server::xact::{self, Failure, Verdict};
 use crate::transaction;
 use crate::write::counting;
 use crate::write::unchanged;
-use pgrx::PgSqlErrorCode;
 use rests::{end_rest, has_rests, rest, rest_of};
 use xqueue_core::change::Call;
 use xqueue_core::form::Form;
@@ -26,12 +27,13 @@ use xqueue_core::statement::{Change, Parameter};
 use xqueue_core::status::Status;
 use xqueue_core::transaction::Ready;
 
-/// Maximum number of tasks that a statement's take passes over; beyond it the take ends.
+/// Maximum number of tasks that a statement passes over before it looks for others; beyond it the call ends.
 const MOST: i32 = 100;
 
-/// The tasks that a take has passed over.
+/// The tasks that a call has passed over.
 pub struct Passed<'take> {
     queue: &'take Queue,
+    call: Call,
     pub form: Form,
     /// Memory of the call, for what outlives a subtransaction.
     memory: Memory,
@@ -70,8 +72,14 @@ impl From<Failure> for Refusal {
 }
 
 impl<'take> Passed<'take> {
+    /// Those of a take that begins.
     pub fn none(queue: &'take Queue, form: Form) -> Passed<'take> {
-        Passed { queue, form, memory: Memory::current(), is_shown: false, refused: None, undone: 0 }
+        Passed::of(queue, Call::Take, form)
+    }
+
+    pub fn of(queue: &'take Queue, call: Call, form: Form) -> Passed<'take> {
+        let memory = Memory::current();
+        Passed { queue, call, form, memory, is_shown: false, refused: None, undone: 0 }
     }
 
     /// Returns a task as the caller wants it, or why it cannot be delivered.
@@ -110,7 +118,7 @@ impl<'take> Passed<'take> {
         if !std::mem::replace(&mut self.is_shown, true) {
             let (what, hint) = match why {
                 Why::Unshown => ("delivered as jsonb", "Take it as a row, or delete it."),
-                Why::Unwritten => ("taken", "Mend or delete it, or what refuses its UPDATE."),
+                Why::Unwritten => (self.done(), "Mend or delete it, or what refuses its UPDATE."),
             };
             let text = format!("task {task} cannot be {what}: {}. {hint}", failure.message);
             if let Some(mut slot) = slot::lock(queue.slot) {
@@ -162,62 +170,56 @@ impl<'take> Passed<'take> {
         self.queue.key_hash(key.iter().copied().map(Some))
     }
 
-    /// Returns whether a statement's take may fail because of a single task.
+    /// Returns whether the call has met a task that no UPDATE can write.
+    pub fn has_refused(&self) -> bool {
+        self.refused.is_some()
+    }
+
+    /// Returns whether the caller may want to see the tasks.
+    fn delivers(&self) -> bool {
+        matches!(self.call, Call::Take | Call::Kick)
+    }
+
+    /// Returns what has become of a task that the call has changed.
+    fn done(&self) -> &'static str {
+        match self.call {
+            Call::Kick => "kicked",
+            Call::Snatch => "snatched",
+            Call::GiveBack => "given back",
+            _ => "taken",
+        }
+    }
+
+    /// Returns whether a task that the call has changed is in the right state.
+    fn is_right(&self, status: Status) -> bool {
+        match self.call {
+            Call::Take => status == Status::Taken,
+            Call::Kick => status != Status::Buried,
+            _ => status != Status::Taken,
+        }
+    }
+
+    /// Returns whether a statement may fail because of a single task.
     pub fn may_fail(&self) -> bool {
         self.queue.may_refuse
             || self.queue.may_refuse_values()
             || self.form == Form::Json && self.queue.shows.has_doubtful_types
     }
 
-    /// Takes by a statement, and one by one where that fails.
-    pub fn take(
-        &mut self,
-        change: Change,
-        arguments: &Arguments,
-        deliver: &mut impl FnMut(&Rows, &Queue) -> Result<()>,
-    ) -> Result<usize> {
-        let queue = self.queue;
-        if !self.may_fail() {
-            return self
-                .run(change, arguments, |rows| self.deliver(rows, |rows| deliver(rows, queue)));
-        }
-        let mut tasks = match has_rests(queue.slot) {
-            true => vec![],
-            false => {
-                let all = |see: See| self.run(change, arguments, see);
-                self.tried(all).unwrap_or_default()
-            }
-        };
-        if tasks.is_empty() {
-            tasks = self.one_by_one(change, arguments);
-        }
-        let taken = tasks.len();
-        if taken > 0 {
-            deliver(&Rows::of(tasks), queue)?;
-        }
-        Ok(taken)
-    }
-
-    /// Takes the first task that no UPDATE could write, if there is one, so that the caller gets its error. `change`
-    /// takes a task by its key.
-    pub fn insist(
+    /// Changes the first task that no UPDATE could write, by its key among the arguments.
+    fn insist_on(
         &self,
-        change: Change,
         arguments: &Arguments,
-        mut deliver: impl FnMut(&Rows, &Queue) -> Result<()>,
+        work: impl FnOnce(&Arguments) -> Result<usize>,
     ) -> Result<usize> {
         let Some((key, failure)) = &self.refused else { return Ok(0) };
         let mut arguments = arguments.clone();
         arguments.set_key(key);
         arguments.set(Parameter::Limit, Value::int4(1));
         arguments.set(Parameter::Skip, Value::int4(0));
-        let taken = self.run(change, &arguments, |rows| {
-            unchanged::refuse(self.queue, rows, |status| status == Status::Taken)?;
-            self.deliver(rows, |rows| deliver(rows, self.queue))
-        })?;
-        match taken {
+        match work(&arguments)? {
             0 if failure.code == unchanged::CODE => Err(unchanged::error(&queue::key_text(key))),
-            _ => Ok(taken),
+            changed => Ok(changed),
         }
     }
 
@@ -227,19 +229,23 @@ impl<'take> Passed<'take> {
         arguments: &Arguments,
         see: impl FnMut(&Rows) -> Result<()>,
     ) -> Result<usize> {
-        counting::run(self.queue, Call::Take, || {
+        counting::run(self.queue, self.call, || {
             spi::connect(|spi| self.queue.change(spi, change, arguments, see))
         })
     }
 
-    /// Takes in a subtransaction, which is undone if one of the tasks cannot be taken or delivered.
+    /// Changes in a subtransaction, which is undone if one of the tasks cannot be changed or delivered. Gives the tasks if
+    /// the call delivers them.
     fn tried<'to>(&self, work: impl FnOnce(See) -> Result<usize>) -> Attempted<Vec<Value<'to>>> {
         let (queue, mut tasks, mut refused) = (self.queue, Vec::new(), None);
         xact::in_subtransaction(|| {
             let mut refusal = None;
             let mut see = |rows: &Rows| {
-                if let Some(task) = unchanged::find(queue, rows, |status| status == Status::Taken) {
+                if let Some(task) = unchanged::find(queue, rows, |status| self.is_right(status)) {
                     refusal = Some(unchanged::failure(&task).into());
+                }
+                if !self.delivers() {
+                    return Ok(());
                 }
                 for task in (0..rows.len()).filter_map(|row| rows.value(row, 1)) {
                     match self.memory.run(|| self.converted(task).map(Value::copied)) {
@@ -254,112 +260,46 @@ impl<'take> Passed<'take> {
             if refused.is_none() {
                 return Verdict::Keep(());
             }
-            // A task that was passed over wakes nobody: a consumer that waits would wake itself again and again.
-            transaction::note(queue.slot, |delta| delta.waiters.unmade_ready = Ready::default());
+            if self.call == Call::Take {
+                // A task that was passed over wakes nobody: a consumer that waits would wake itself again and again.
+                transaction::note(queue.slot, |d| d.waiters.unmade_ready = Ready::default());
+            }
             Verdict::Undo
         });
         refused.map_or(Ok(tasks), Err)
     }
 
-    /// Takes the first task of a sub-queue by a statement. None if it was passed over.
-    pub fn take_first(
-        &mut self,
+    /// Changes a picked task by its key among the arguments.
+    fn change_one(
+        &self,
         change: Change,
         arguments: &Arguments,
-        mut see: impl FnMut(&Rows) -> Result<()>,
-    ) -> Result<Option<usize>> {
-        let queue = self.queue;
-        let take = |see: See| spi::connect(|spi| queue.change(spi, change, arguments, see));
-        let mut tried = self.tried(take);
-        if matches!(&tried, Ok(tasks) if tasks.is_empty())
-            && let Some(key) = self.picked(change, arguments)
-        {
-            // It is there, and now it is locked.
-            tried = self.tried(take);
-            if matches!(&tried, Ok(tasks) if tasks.is_empty()) {
-                tried = Err(unchanged::failure(&queue::key_text(&key)).into());
-            }
-        }
-        match tried {
-            Ok(tasks) => {
-                let taken = tasks.len();
-                if taken > 0 {
-                    see(&Rows::of(tasks))?;
-                }
-                Ok(Some(taken))
-            }
-            // Row security hides another task of the sub-queue that is in flight.
-            Err(Refusal { failure, .. })
-                if queue.has_row_security
-                    && failure.code == PgSqlErrorCode::ERRCODE_UNIQUE_VIOLATION =>
-            {
-                Ok(Some(0))
-            }
-            Err(refusal) => {
-                if let Some(key) = self.picked(change, arguments) {
-                    self.note(&key, refusal);
-                }
-                Ok(None)
-            }
-        }
-    }
-
-    /// Takes the tasks one by one. Those that cannot be taken stay locked, so that the others keep their places behind
-    /// them.
-    fn one_by_one<'to>(&mut self, change: Change, arguments: &Arguments) -> Vec<Value<'to>> {
-        let queue = self.queue;
-        let count = arguments.get(Parameter::Limit).map_or(1, Value::to_integer);
-        let mut arguments = arguments.clone();
-        arguments.set(Parameter::Limit, Value::int4(1));
-        let (mut tasks, mut skip) = (Vec::new(), 0);
-        while (tasks.len() as i64) < count && skip < MOST {
-            arguments.set(Parameter::Skip, Value::int4(skip));
-            let Some(key) = self.picked(change, &arguments) else { break };
-            let hash = self.hash(&key);
-            if let Some(failure) = rest_of(queue.slot, hash) {
-                self.note(&key, failure.into());
-                skip += 1;
-                continue;
-            }
-            arguments.set_key(&key);
-            let change_one = |see: See| {
-                spi::connect(|spi| {
-                    let rows = queue.run(spi, &Statement::ChangeOne(change), &arguments);
-                    see(&rows)?;
-                    Ok(rows.len())
-                })
-            };
-            let one = |see: See| counting::run(queue, Call::Take, || change_one(see));
-            match self.tried(one) {
-                Ok(task) if task.is_empty() => {
-                    let failure = unchanged::failure(&queue::key_text(&key));
-                    rest(queue.slot, hash, &failure);
-                    self.note(&key, failure.into());
-                    skip += 1;
-                }
-                Ok(task) => {
-                    end_rest(queue.slot, hash);
-                    tasks.extend(task);
-                }
-                Err(refusal) => {
-                    if refusal.why == Why::Unwritten {
-                        rest(queue.slot, hash, &refusal.failure);
-                    }
-                    self.note(&key, refusal);
-                    skip += 1;
-                }
-            }
-        }
-        tasks
+        see: impl FnOnce(&Rows) -> Result<()>,
+    ) -> Result<usize> {
+        counting::run(self.queue, self.call, || {
+            spi::connect(|spi| {
+                let rows = self.queue.run(spi, &Statement::ChangeOne(change), arguments);
+                see(&rows)?;
+                Ok(rows.len())
+            })
+        })
     }
 
     /// Returns the key of a task that a statement picks, and locks it.
     fn picked<'to>(&self, change: Change, arguments: &Arguments) -> Option<Vec<Value<'to>>> {
+        self.picked_all(change, arguments).into_iter().next()
+    }
+
+    /// Returns the keys of the tasks that a statement picks, and locks them.
+    fn picked_all<'to>(&self, change: Change, arguments: &Arguments) -> Vec<Vec<Value<'to>>> {
+        let columns = 1..=self.queue.key.len() as i32;
         spi::connect(|spi| {
             let rows = self.queue.run(spi, &Statement::Pick(change), arguments);
-            let part =
-                |column| rows.value(0, column).map(|value| self.memory.run(|| value.copied()));
-            (1..=self.queue.key.len() as i32).map(part).collect()
+            let part = |row, column| {
+                rows.value(row, column).map(|value| self.memory.run(|| value.copied()))
+            };
+            let key = |row| columns.clone().map(|column| part(row, column)).collect();
+            (0..rows.len()).filter_map(key).collect()
         })
     }
 }

@@ -215,7 +215,7 @@ COMMENT ON FUNCTION xqueue.release(text, anycompatible, jsonb, interval, interva
 CREATE FUNCTION xqueue.give_back(queue text)
 RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'give_back';
 COMMENT ON FUNCTION xqueue.give_back(text) IS
-'Gives back all tasks of a queue that this session has taken, as release with failed => false: they are ready again and have used up no attempt. For a consumer that ends its work early: before the connection goes back to a pool, in a finally block, on SIGTERM. Returns how many there were. NULL: of all queues. Each counts as give_back. Errors: 42501 no SELECT and UPDATE on the table, 55000 no queue, 25006 on a standby.';
+'Gives back all tasks of a queue that this session has taken, as release with failed => false: they are ready again and have used up no attempt. For a consumer that ends its work early: before the connection goes back to a pool, in a finally block, on SIGTERM. Returns how many there were. NULL: of all queues. Passes over those that no UPDATE can write, which queues.error names. Each counts as give_back. Errors: 42501 no SELECT and UPDATE on the table, 55000 no queue, 25006 on a standby.';
 
 CREATE FUNCTION xqueue.give_back(queue anyelement)
 RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'give_back';
@@ -284,7 +284,7 @@ COMMENT ON FUNCTION xqueue.dig(anyelement, anycompatible, interval, interval) IS
 CREATE FUNCTION xqueue.plow(queue text, n integer DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'plow';
 COMMENT ON FUNCTION xqueue.plow(text, integer, interval, interval) IS
-'Digs the first n buried tasks out, in the order of priority (feature priority) and key, all if n is NULL, as dig does with one; passes over those that another transaction has locked. Returns them as they are now, in this order. Errors: 22023 negative n, 0A000 the feature is off. After xqueue.';
+'Digs the first n buried tasks out, in the order of priority (feature priority) and key, all if n is NULL, as dig does with one; passes over those that another transaction has locked, and those that no UPDATE can write, which queues.error names. Returns them as they are now, in this order. Errors: 22023 negative n, 0A000 the feature is off. After xqueue.';
 
 CREATE FUNCTION xqueue.plow(queue anyelement, n integer DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'plow';
@@ -320,7 +320,7 @@ COMMENT ON FUNCTION xqueue.snatch(anyelement, anycompatible, interval) IS 'As sn
 CREATE FUNCTION xqueue.release_all(queue text)
 RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'release_all';
 COMMENT ON FUNCTION xqueue.release_all(text) IS
-'Takes all taken tasks away from the sessions that have taken them: they are ready again. Returns how many. They use up no attempt (feature retry); each counts as a snatch. Passes over those that another transaction has locked, as they are being acked or released. Errors: 42501 no SELECT and UPDATE on the table, 55000 no queue, 25006 on a standby. After tarantool/queue.';
+'Takes all taken tasks away from the sessions that have taken them: they are ready again. Returns how many. They use up no attempt (feature retry); each counts as a snatch. Passes over those that another transaction has locked, as they are being acked or released, and those that no UPDATE can write, which queues.error names. Errors: 42501 no SELECT and UPDATE on the table, 55000 no queue, 25006 on a standby. After tarantool/queue.';
 
 CREATE FUNCTION xqueue.release_all(queue anyelement)
 RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'release_all';

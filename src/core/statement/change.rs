@@ -76,12 +76,16 @@ impl Table {
         parameters.text(self.changing(change, &set, &condition))
     }
 
-    /// Changes one task selected before.
+    /// Changes one task picked before, and returns it if the change does not delete it.
     pub fn change_one(&self, change: Change) -> Text {
         let mut parameters = Parameters::default();
         let set = self.set(change, &mut parameters);
         let condition = self.has_key(&mut parameters);
-        parameters.text(self.changing(change, &set, &condition))
+        let mut sql = self.changing(change, &set, &condition);
+        if matches!(change, Change::SnatchAll | Change::GiveBack) {
+            sql += &format!(" RETURNING {}", self.row());
+        }
+        parameters.text(sql)
     }
 
     /// Locks the tasks to change and returns their keys.

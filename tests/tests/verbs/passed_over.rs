@@ -2,6 +2,8 @@
 //! queue's error names them, and whatever ends or moves a task does not need it as jsonb.
 
 mod by_server;
+#[path = "passed_over/many.rs"]
+mod many;
 
 use xqueue_tests::{Client, Queue, Value, ask, expect_error, ids, json, wait_until};
 

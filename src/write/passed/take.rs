@@ -1,0 +1,142 @@
+//! Takes by statements, which pass over tasks.
+
+use super::rests::{end_rest, has_rests, rest, rest_of};
+use super::{MOST, Passed, Refusal, See, Why};
+use crate::error::Result;
+use crate::queue::{self, Arguments, Queue};
+use crate::server::spi::{self, Rows};
+use crate::server::value::Value;
+use xqueue_core::statement::{Change, Parameter};
+use crate::write::unchanged;
+use pgrx::PgSqlErrorCode;
+
+impl Passed<'_> {
+    /// Takes by a statement, and one by one where that fails.
+    pub fn take(
+        &mut self,
+        change: Change,
+        arguments: &Arguments,
+        deliver: &mut impl FnMut(&Rows, &Queue) -> Result<()>,
+    ) -> Result<usize> {
+        let queue = self.queue;
+        if !self.may_fail() {
+            return self
+                .run(change, arguments, |rows| self.deliver(rows, |rows| deliver(rows, queue)));
+        }
+        let mut tasks = match has_rests(queue.slot) {
+            true => vec![],
+            false => {
+                let all = |see: See| self.run(change, arguments, see);
+                self.tried(all).unwrap_or_default()
+            }
+        };
+        if tasks.is_empty() {
+            tasks = self.one_by_one(change, arguments);
+        }
+        let taken = tasks.len();
+        if taken > 0 {
+            deliver(&Rows::of(tasks), queue)?;
+        }
+        Ok(taken)
+    }
+
+    /// Takes the first task that no UPDATE could write, if there is one, so that the caller gets its error. `change`
+    /// takes a task by its key.
+    pub fn insist(
+        &self,
+        change: Change,
+        arguments: &Arguments,
+        mut deliver: impl FnMut(&Rows, &Queue) -> Result<()>,
+    ) -> Result<usize> {
+        self.insist_on(arguments, |arguments| {
+            self.run(change, arguments, |rows| {
+                unchanged::refuse(self.queue, rows, |status| self.is_right(status))?;
+                self.deliver(rows, |rows| deliver(rows, self.queue))
+            })
+        })
+    }
+
+    /// Takes the first task of a sub-queue by a statement. None if it was passed over.
+    pub fn take_first(
+        &mut self,
+        change: Change,
+        arguments: &Arguments,
+        mut see: impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<Option<usize>> {
+        let queue = self.queue;
+        let take = |see: See| spi::connect(|spi| queue.change(spi, change, arguments, see));
+        let mut tried = self.tried(take);
+        if matches!(&tried, Ok(tasks) if tasks.is_empty())
+            && let Some(key) = self.picked(change, arguments)
+        {
+            // It is there, and now it is locked.
+            tried = self.tried(take);
+            if matches!(&tried, Ok(tasks) if tasks.is_empty()) {
+                tried = Err(unchanged::failure(&queue::key_text(&key)).into());
+            }
+        }
+        match tried {
+            Ok(tasks) => {
+                let taken = tasks.len();
+                if taken > 0 {
+                    see(&Rows::of(tasks))?;
+                }
+                Ok(Some(taken))
+            }
+            // Row security hides another task of the sub-queue that is in flight.
+            Err(Refusal { failure, .. })
+                if queue.has_row_security
+                    && failure.code == PgSqlErrorCode::ERRCODE_UNIQUE_VIOLATION =>
+            {
+                Ok(Some(0))
+            }
+            Err(refusal) => {
+                if let Some(key) = self.picked(change, arguments) {
+                    self.note(&key, refusal);
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Takes the tasks one by one. Those that cannot be taken stay locked, so that the others keep their places behind
+    /// them.
+    fn one_by_one<'to>(&mut self, change: Change, arguments: &Arguments) -> Vec<Value<'to>> {
+        let queue = self.queue;
+        let count = arguments.get(Parameter::Limit).map_or(1, Value::to_integer);
+        let mut arguments = arguments.clone();
+        arguments.set(Parameter::Limit, Value::int4(1));
+        let (mut tasks, mut skip) = (Vec::new(), 0);
+        while (tasks.len() as i64) < count && skip < MOST {
+            arguments.set(Parameter::Skip, Value::int4(skip));
+            let Some(key) = self.picked(change, &arguments) else { break };
+            let hash = self.hash(&key);
+            if let Some(failure) = rest_of(queue.slot, hash) {
+                self.note(&key, failure.into());
+                skip += 1;
+                continue;
+            }
+            arguments.set_key(&key);
+            match self.tried(|see: See| self.change_one(change, &arguments, see)) {
+                Ok(task) if task.is_empty() => {
+                    let failure = unchanged::failure(&queue::key_text(&key));
+                    rest(queue.slot, hash, &failure);
+                    self.note(&key, failure.into());
+                    skip += 1;
+                }
+                Ok(task) => {
+                    end_rest(queue.slot, hash);
+                    tasks.extend(task);
+                }
+                Err(refusal) => {
+                    if refusal.why == Why::Unwritten {
+                        rest(queue.slot, hash, &refusal.failure);
+                    }
+                    self.note(&key, refusal);
+                    skip += 1;
+                }
+            }
+        }
+        tasks
+    }
+}

@@ -1,0 +1,156 @@
+//! What changes many tasks passes over those that no UPDATE can write, and changes the others.
+
+use super::{COMPANY, REFUSALS, drop_functions, error_of, fill, queue, taken};
+use xqueue_tests::{Client, Queue, ask, expect_error, ids, json};
+
+const SHAPES: [(&str, &str); 4] = [
+    ("id bigint PRIMARY KEY", r#"{"buried": true}"#),
+    ("id bigint PRIMARY KEY", r#"{"buried": true, "priority": true, "tube": true, "ttr": 60}"#),
+    ("id bigint, part int DEFAULT 1, PRIMARY KEY (id, part)", r#"{"buried": true}"#),
+    ("id bigint PRIMARY KEY", r#"{"buried": true, "utube": true}"#),
+];
+
+/// Runs a test with each shape, company and refusal. What refuses a task that becomes taken refuses one that comes
+/// back; bad tasks are 1, 2 and 5 of 20. `begin` runs before the table refuses, `go_on` after.
+fn with_each<T>(begin: impl Fn(&mut Queue) -> T, go_on: impl Fn(&mut Queue, T, &str)) {
+    for (at, shape) in SHAPES.into_iter().enumerate() {
+        for company in if at == 0 { &COMPANY[..] } else { &COMPANY[at % 2..][..1] } {
+            let refusals = REFUSALS.into_iter().skip(at % 2).step_by(if at == 0 { 1 } else { 2 });
+            for (refusal, state) in refusals {
+                let mut q = queue(shape, company);
+                fill(&mut q, &[], "bad", "{}", shape.1);
+                let begun = begin(&mut q);
+                // No version of theirs has come back as a bad one: an index is made of old versions too.
+                q.sql("UPDATE {q} SET payload = 'bad' WHERE id IN (1, 2, 5)");
+                q.sql(&refusal.replace("'T'", "'R'"));
+                go_on(&mut q, begun, state);
+                drop_functions(&mut q);
+                q.sql("DELETE FROM {q}");
+            }
+        }
+    }
+}
+
+fn in_state(q: &mut Queue, state: &str) -> Vec<i64> {
+    let found =
+        q.ask(&format!("SELECT to_jsonb(id) FROM {{q}} WHERE status = '{state}' ORDER BY id"));
+    found.iter().filter_map(|id| id.as_i64()).collect()
+}
+
+fn assert_named(q: &mut Queue, what: &str) {
+    let error = error_of(q);
+    let begins = error.starts_with(&format!("task 1 cannot be {what}: "))
+        || error.starts_with(&format!("task (1, 1) cannot be {what}: "));
+    assert!(begins && error.contains("Mend or delete it"), "{error}");
+}
+
+#[test]
+fn kick_and_plow_pass_over_what_no_update_can_write() {
+    with_each(
+        |q| q.sql("UPDATE {q} SET status = 'B'"),
+        |q, (), state| {
+            assert_eq!(q.ask_one("SELECT to_jsonb(xqueue.kick('{q}', 2))"), 2);
+            assert_eq!(in_state(q, "R"), [3, 4]);
+            assert_named(q, "kicked");
+            assert_eq!(ids(&q.ask("SELECT xqueue.plow('{q}', 2)")), [6, 7]);
+            assert_eq!(ids(&q.ask("SELECT xqueue.plow('{q}')")), (8..=20).collect::<Vec<_>>());
+            assert_eq!(in_state(q, "B"), [1, 2, 5]);
+            assert_eq!(q.calls("kick"), 17);
+            for verb in ["kick('{q}', 1)", "plow('{q}')", "plow(NULL::{q}, 9)"] {
+                let sql = format!("SELECT xqueue.{verb}").replace("{q}", &q.name);
+                expect_error(&mut q.admin, &sql, state, "");
+            }
+            assert_eq!(q.ask_one("SELECT to_jsonb(xqueue.kick('{q}', 0))"), 0);
+        },
+    );
+}
+
+/// A client that has taken all tasks.
+fn holder(q: &mut Queue) -> Client {
+    let (name, mut c) = (q.name.clone(), q.client());
+    assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}', count => 20)").len(), 20);
+    c
+}
+
+#[test]
+fn release_all_passes_over_what_no_update_can_write() {
+    with_each(holder, |q, _holder, state| {
+        assert_eq!(q.ask_one("SELECT to_jsonb(xqueue.release_all('{q}'))"), 17);
+        assert_eq!(in_state(q, "T"), [1, 2, 5]);
+        assert_named(q, "snatched");
+        assert_eq!(q.calls("snatch"), 17);
+        let sql = format!("SELECT xqueue.release_all('{}')", q.name);
+        expect_error(&mut q.admin, &sql, state, "");
+    });
+}
+
+#[test]
+fn give_back_passes_over_what_no_update_can_write() {
+    with_each(holder, |q, mut holder, state| {
+        let name = q.name.clone();
+        let give_back = "SELECT to_jsonb(xqueue.give_back('{q}'))";
+        assert_eq!(ask(&mut holder, &name, give_back), [json!(17)]);
+        assert_eq!(in_state(q, "T"), [1, 2, 5]);
+        assert_named(q, "given back");
+        assert_eq!(q.calls("give_back"), 17);
+        expect_error(&mut holder, &give_back.replace("{q}", &name), state, "");
+    });
+}
+
+/// A queue whose only task cannot be given back keeps those of no other queue.
+#[test]
+fn give_back_of_all_queues_passes_over_a_queue() {
+    let mut others = [queue(SHAPES[0], ""), queue(SHAPES[0], "")];
+    let mut q = queue(SHAPES[0], "");
+    q.sql("INSERT INTO {q} (id, payload) VALUES (1, 'bad')");
+    let mut c = q.client();
+    assert_eq!(taken(&mut c, &q.name, "SELECT xqueue.take('{q}')"), [1]);
+    for other in &mut others {
+        other.sql("INSERT INTO {q} (id) VALUES (1), (2)");
+        assert_eq!(taken(&mut c, &other.name, "SELECT xqueue.take('{q}', count => 2)"), [1, 2]);
+    }
+    q.sql(REFUSALS[1].0);
+    assert_eq!(ask(&mut c, "", "SELECT to_jsonb(xqueue.give_back())"), [json!(4)]);
+    assert_named(&mut q, "given back");
+    expect_error(&mut c, "SELECT xqueue.give_back()", "P0001", "not this one");
+    q.sql("DELETE FROM {q}");
+    assert_eq!(ask(&mut c, "", "SELECT to_jsonb(xqueue.give_back())"), [json!(0)]);
+    for q in others.iter_mut().chain([&mut q]) {
+        q.sql("DELETE FROM {q}");
+        drop_functions(q);
+    }
+}
+
+/// Thousands of tasks, some of which refuse, among tasks whose trigger lets them pass.
+#[test]
+fn many_tasks_pass_over_few() {
+    let mut q = queue(SHAPES[0], COMPANY[2]);
+    q.sql(
+        "INSERT INTO {q} (id, payload, status)
+         SELECT n, CASE WHEN n % 700 = 0 THEN 'bad' ELSE 'good' END, 'B'
+         FROM generate_series(1, 2500) AS n",
+    );
+    q.sql(REFUSALS[1].0);
+    assert_eq!(q.ask_one("SELECT to_jsonb(xqueue.kick('{q}', 1500))"), 1500);
+    assert_eq!(in_state(&mut q, "B")[..4], [700, 1400, 1503, 1504]);
+    assert_eq!(q.ask("SELECT xqueue.plow('{q}')").len(), 2500 - 3 - 1500);
+    assert_eq!(in_state(&mut q, "B"), [700, 1400, 2100]);
+    q.sql("DELETE FROM {q}");
+    drop_functions(&mut q);
+}
+
+/// Tasks that the caller names are all changed, or none.
+#[test]
+fn named_tasks_are_changed_together() {
+    let mut q = queue(SHAPES[0], "");
+    fill(&mut q, &[2], "bad", "{}", SHAPES[0].1);
+    let mut c = holder(&mut q);
+    q.sql(REFUSALS[1].0);
+    for verb in ["release('{q}', ARRAY[1, 2, 3])", "bury('{q}', ARRAY[1, 2, 3])"] {
+        let sql = format!("SELECT xqueue.{verb}").replace("{q}", &q.name);
+        expect_error(&mut c, &sql, "P0001", "not this one");
+    }
+    assert_eq!(in_state(&mut q, "T").len(), 20);
+    q.sql("DELETE FROM {q}");
+    drop_functions(&mut q);
+}
