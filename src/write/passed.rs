@@ -217,7 +217,9 @@ impl<'take> Passed<'take> {
         arguments.set_key(key);
         arguments.set(Parameter::Limit, Value::int4(1));
         arguments.set(Parameter::Skip, Value::int4(0));
-        match work(&arguments)? {
+        // The transaction itself has locked the task: for its own update the server would not forget one undone before.
+        let changed = xact::in_subtransaction(|| Verdict::Keep(work(&arguments)));
+        match changed.unwrap_or(Ok(0))? {
             0 if failure.code == unchanged::CODE => Err(unchanged::error(&queue::key_text(key))),
             changed => Ok(changed),
         }

@@ -248,3 +248,20 @@ fn a_foreign_key_over_the_state_refuses_a_task() {
     q.sql("DROP TABLE {q}_allowed CASCADE");
     drop_functions(&mut q);
 }
+
+/// The last try of a task goes on where one was undone, also if its page has no room for another version of it.
+#[test]
+fn a_task_of_a_full_page_is_tried_again() {
+    for at in [2, 3] {
+        let mut q = queue(SHAPES[0], "");
+        let bad = "SELECT n, 'bad' FROM generate_series(1, 500) AS n";
+        q.sql(&format!("INSERT INTO {{q}} (id, payload) {bad}"));
+        let (refusal, state) = REFUSALS[at];
+        q.sql(refusal);
+        for take in ["take('{q}', count => 5)", "take('{q}')"] {
+            let sql = format!("SELECT xqueue.{take}").replace("{q}", &q.name);
+            expect_error(&mut q.client(), &sql, state, "");
+        }
+        drop_functions(&mut q);
+    }
+}
