@@ -43,7 +43,7 @@ pub use database::Database;
 pub use errors::{code, db_error, expect_error, try_sql};
 pub use memory::{lift_memory_limit, limit_memory};
 pub use producer::empty_tasks;
-pub use queue::Queue;
+pub use queue::{COLUMNS, Queue};
 pub use random::{chosen_seed, seed};
 pub use reads::Reads;
 pub use refused::{refused, sample};

@@ -7,11 +7,10 @@ fn a_producer_with_room_is_killed_with_the_server() {
     let server = Server::alone();
     for how in ["SIGKILL", "immediate", "fast"] {
         let mut q = Queue::limited("roomcrash", 5, 3);
-        let name = q.name.clone();
         let mut open = q.client();
         open.batch_execute("BEGIN").unwrap();
-        put(&mut open, &name, 1);
-        put(&mut open, &name, 2);
+        put(&mut open, &q.name, 1);
+        put(&mut open, &q.name, 2);
         let waiting = Waiter::put(&mut q, &empty_tasks(2));
         match how {
             "SIGKILL" => server.kill_backend(pid(&mut open)),

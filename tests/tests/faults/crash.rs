@@ -68,7 +68,6 @@ fn delayed_tasks_are_promoted_afterwards() {
     let server = Server::alone();
     for how in ENDS {
         let mut q = Queue::new("crash");
-        let name = q.name.clone();
         q.sql("SELECT xqueue.put('{q}', '[{}, {}, {}]', '400 milliseconds')");
         q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");
         let mut killed = q.client();
@@ -77,7 +76,7 @@ fn delayed_tasks_are_promoted_afterwards() {
         q.reconnect();
         q.wait_for("ready", 3);
         q.assert_tasks(&[("ready", 3), ("waiting", 1), ("total", 4)]);
-        assert_eq!(take_all(&mut q.admin, &name).len(), 3);
+        assert_eq!(take_all(&mut q.admin, &q.name).len(), 3);
         // A new delay, nearer than any other, is heard as well.
         q.sql("SELECT xqueue.put('{q}', '{}', '50 milliseconds')");
         q.wait_for("ready", 1);
@@ -158,13 +157,12 @@ fn twice_in_a_row_under_load() {
 fn a_pause_outlasts_a_restart() {
     let server = Server::alone();
     let mut q = Queue::new("crash");
-    let name = q.name.clone();
-    put(&mut q.admin, &name, 1);
+    put(&mut q.admin, &q.name, 1);
     q.sql("SELECT xqueue.pause('{q}')");
     server.restart("fast");
     q.reconnect();
     let mut c = q.client();
-    assert!(take(&mut c, &name, "0", 1).is_empty());
+    assert!(take(&mut c, &q.name, "0", 1).is_empty());
     assert_eq!(q.stats()["paused_until"], "infinity");
     let waiter = Waiter::take(&mut q);
     q.sql("SELECT xqueue.resume('{q}')");
@@ -178,9 +176,8 @@ fn several_databases() {
     let mut queues: Vec<Queue> =
         databases.iter().map(|d| Queue::new_in(&d.name, "crash")).collect();
     for q in &mut queues {
-        let name = q.name.clone();
-        put(&mut q.admin, &name, 1);
-        take_all(&mut q.admin, &name);
+        put(&mut q.admin, &q.name, 1);
+        take_all(&mut q.admin, &q.name);
         q.sql("SELECT xqueue.put('{q}', '{}', '300 milliseconds')");
     }
     server.restart("immediate");

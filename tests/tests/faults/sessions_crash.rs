@@ -11,24 +11,23 @@ fn open(c: &mut Client, grace: &str) -> String {
 fn after(end: impl FnOnce(&Server, &mut Queue)) {
     let server = Server::alone();
     let mut q = Queue::new("lasting");
-    let name = q.name.clone();
-    let ids: Vec<i64> = (0..3).map(|n| put(&mut q.admin, &name, n)).collect();
+    let ids: Vec<i64> = (0..3).map(|n| put(&mut q.admin, &q.name, n)).collect();
     let mut clients = [q.client(), q.client(), q.client()];
     let session = open(&mut clients[0], "1 hour");
     open(&mut clients[1], "10 ms");
     for c in &mut clients {
-        take(c, &name, "0", 1);
+        take(c, &q.name, "0", 1);
     }
     let sql = "SELECT count(*) FROM xqueue.sessions WHERE lease = 'infinity'";
     wait_until("the worker knows", || scalar::<i64>(&mut q.admin, sql, &[]) == 2);
     end(&server, &mut q);
     q.reconnect();
     q.wait_for("ready", 2);
-    assert_eq!(status(&mut q.admin, &name, ids[0]).as_deref(), Some("T"));
+    assert_eq!(status(&mut q.admin, &q.name, ids[0]).as_deref(), Some("T"));
     let mut c = q.client();
     let sql = "SELECT xqueue.identify($1::text::uuid)::text";
     assert_eq!(scalar::<String>(&mut c, sql, &[&session]), session);
-    assert_eq!(ack(&mut c, &name, ids[0]).len(), 1);
+    assert_eq!(ack(&mut c, &q.name, ids[0]).len(), 1);
     let sql = "SELECT xqueue.identify(grace => '0')";
     c.batch_execute(sql).unwrap();
 }

@@ -12,14 +12,13 @@ fn a_plan_made_on_an_empty_table_takes_one_task() {
         ["id bigint PRIMARY KEY", "id bigint, part int DEFAULT 0, PRIMARY KEY (part, id)"]
     {
         let mut q = Queue::with("plan", columns, &json!({"features": {"delayed": true}}));
-        let name = q.name.clone();
         q.sql("VACUUM ANALYZE {q}");
-        assert!(take(&mut q.admin, &name, "0", 1).is_empty());
+        assert!(take(&mut q.admin, &q.name, "0", 1).is_empty());
         q.sql("INSERT INTO {q} (id) SELECT generate_series(1, 3000)");
-        assert_eq!(ids(&take(&mut q.admin, &name, "0", 1)), [1]);
-        assert_eq!(ids(&take(&mut q.admin, &name, "0", 3)), [2, 3, 4]);
+        assert_eq!(q.takes(1), [1]);
+        assert_eq!(q.takes(3), [2, 3, 4]);
         q.sql("INSERT INTO {q} (id) SELECT generate_series(3001, 6000)");
-        assert_eq!(ids(&take(&mut q.admin, &name, "0", 1)), [5]);
+        assert_eq!(q.takes(1), [5]);
     }
 }
 
@@ -173,15 +172,14 @@ fn a_wait_inside_a_wait_is_refused() {
 fn a_database_that_is_read_only_by_default() {
     let mut database = Database::new("readonly");
     let mut q = Queue::new_in(&database.name, "readonly");
-    let name = q.name.clone();
     database
         .sql(&format!("ALTER DATABASE {} SET default_transaction_read_only = on", database.name));
     let restart = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'xqueue worker' AND datname = current_database()";
     q.sql(restart);
     q.sql("SELECT xqueue.put('{q}', '{}', '20 milliseconds')");
     q.wait_for("ready", 1);
-    let id = take_all(&mut q.admin, &name)[0];
-    ack(&mut q.admin, &name, id);
+    let id = take_all(&mut q.admin, &q.name)[0];
+    ack(&mut q.admin, &q.name, id);
     database.sql(&format!("ALTER DATABASE {} RESET default_transaction_read_only", database.name));
 }
 

@@ -220,8 +220,7 @@ fn waiting_consumers_get_what_is_taken_away() {
     let mut q = Queue::with("release_all", columns, &json!({}));
     q.sql("INSERT INTO {q} VALUES (1, 'x')");
     let mut holder = q.client();
-    let name = q.name.clone();
-    assert_eq!(take(&mut holder, &name, "0", 1).len(), 1);
+    assert_eq!(take(&mut holder, &q.name, "0", 1).len(), 1);
     let waiter = Waiter::take(&mut q);
     assert_eq!(q.ask_one("SELECT to_jsonb(xqueue.release_all('{q}'))"), 1);
     let outcome = waiter.join();

@@ -167,8 +167,7 @@ fn keys_and_partial_updates() {
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 10)");
     q.sql("UPDATE {q} SET id = id + 100; UPDATE {q} SET payload = '1'; UPDATE {q} SET status = status");
     q.assert_tasks(&[("ready", 10), ("total", 10)]);
-    let name = q.name.clone();
-    assert_eq!(take_all(&mut q.admin, &name), (101..=110).collect::<Vec<i64>>());
+    assert_eq!(take_all(&mut q.admin, &q.name), (101..=110).collect::<Vec<i64>>());
 }
 
 /// As programs write whole rows back, and subscribers of logical replication.
@@ -235,14 +234,13 @@ fn a_take_may_not_be_prepared() {
 #[test]
 fn calls_are_counted_when_they_commit() {
     let mut q = Queue::new("count");
-    let name = q.name.clone();
     q.sql("SELECT xqueue.put('{q}', '[{}, {}, {}]'); INSERT INTO {q} DEFAULT VALUES");
     q.sql("BEGIN; SELECT xqueue.put('{q}', '{}'); ROLLBACK; BEGIN; SELECT xqueue.take('{q}', '0', 2); ROLLBACK");
     // An insertion is a put, by whatever means.
     assert_eq!((q.calls("put"), q.calls("take")), (4, 0));
-    let taken = ids(&take(&mut q.admin, &name, "0", 3));
-    release(&mut q.admin, &name, taken[0]);
-    ack(&mut q.admin, &name, taken[1]);
+    let taken = q.takes(3);
+    release(&mut q.admin, &q.name, taken[0]);
+    ack(&mut q.admin, &q.name, taken[1]);
     assert_eq!(
         (q.calls("take"), q.calls("release"), q.calls("ack"), q.calls("session")),
         (3, 1, 1, 0)

@@ -27,8 +27,7 @@ fn prepare_put(q: &mut Queue) -> String {
 fn assert_predicate_lock_stays(q: &mut Queue) {
     let stays = "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = $1::text::regclass AND pid IS NULL \
                  AND mode = 'SIReadLock')";
-    let name = q.name.clone();
-    assert!(scalar::<bool>(&mut q.admin, stays, &[&name]));
+    assert!(scalar::<bool>(&mut q.admin, stays, &[&q.name]));
 }
 
 #[test]

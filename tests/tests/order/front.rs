@@ -13,9 +13,8 @@ fn front(c: &mut Client, name: &str, tasks: &str) -> Vec<i64> {
 
 /// All tasks in the order in which they are taken.
 fn order(q: &mut Queue) -> Vec<i64> {
-    let name = q.name.clone();
     let mut order = Vec::new();
-    while let [task] = &take(&mut q.admin, &name, "0", 1)[..] {
+    while let [task] = &take(&mut q.admin, &q.name, "0", 1)[..] {
         order.push(id(task));
     }
     order
@@ -24,11 +23,10 @@ fn order(q: &mut Queue) -> Vec<i64> {
 #[test]
 fn ahead_of_all() {
     let mut q = queue();
-    let name = q.name.clone();
-    let first = put(&mut q.admin, &name, 1);
+    let first = put(&mut q.admin, &q.name, 1);
     q.sql("SELECT xqueue.put('{q}', '{\"id\": 100}', priority => -7)");
-    let pushed: Vec<i64> = (0..3).flat_map(|_| front(&mut q.admin, &name, "{}")).collect();
-    let batch = front(&mut q.admin, &name, "[{}, {}]");
+    let pushed: Vec<i64> = (0..3).flat_map(|_| front(&mut q.admin, &q.name, "{}")).collect();
+    let batch = front(&mut q.admin, &q.name, "[{}, {}]");
     let mut expected = batch;
     expected.extend(pushed.iter().rev());
     expected.extend([100, first]);
@@ -38,15 +36,14 @@ fn ahead_of_all() {
 #[test]
 fn a_queue_that_is_empty_or_has_only_larger_numbers() {
     let mut q = queue();
-    let name = q.name.clone();
-    let id = front(&mut q.admin, &name, "{}")[0];
+    let id = front(&mut q.admin, &q.name, "{}")[0];
     assert!(q.holds(id, "priority = -1"));
     q.sql("DELETE FROM {q}; SELECT xqueue.put('{q}', '{}', priority => 50)");
-    let id = front(&mut q.admin, &name, "{}")[0];
+    let id = front(&mut q.admin, &q.name, "{}")[0];
     assert!(q.holds(id, "priority = -1"), "so that a later one without priority stays behind");
     // Taken and waiting tasks do not count: no take comes to them before.
     q.sql("UPDATE {q} SET status = 'B', priority = -30");
-    let id = front(&mut q.admin, &name, "{}")[0];
+    let id = front(&mut q.admin, &q.name, "{}")[0];
     assert!(q.holds(id, "priority = -1"));
 }
 
@@ -54,9 +51,8 @@ fn a_queue_that_is_empty_or_has_only_larger_numbers() {
 #[test]
 fn a_batch_of_different_tasks() {
     let mut q = queue();
-    let name = q.name.clone();
-    let old = front(&mut q.admin, &name, "{}")[0];
-    let batch = front(&mut q.admin, &name, "[{\"payload\": 1}, {}, {\"payload\": 2}]");
+    let old = front(&mut q.admin, &q.name, "{}")[0];
+    let batch = front(&mut q.admin, &q.name, "[{\"payload\": 1}, {}, {\"payload\": 2}]");
     assert_eq!(order(&mut q), [batch, vec![old]].concat());
 }
 
@@ -64,22 +60,21 @@ fn a_batch_of_different_tasks() {
 #[test]
 fn last_in_first_out() {
     let mut q = queue();
-    let name = q.name.clone();
     let mut c = q.client();
     for n in 0..700 {
         match n % 50 {
             7 => q.sql("INSERT INTO {q} (priority) SELECT -g % 3 FROM generate_series(1, 5) g"),
             13 => {
-                let taken = take(&mut c, &name, "0", 3);
-                taken.iter().for_each(|task| drop(release(&mut c, &name, id(task))));
+                let taken = take(&mut c, &q.name, "0", 3);
+                taken.iter().for_each(|task| drop(release(&mut c, &q.name, id(task))));
             }
             29 => q.sql("UPDATE {q} SET priority = -9 WHERE id = (SELECT max(id) FROM {q})"),
             41 => q.sql("DELETE FROM {q}"),
             _ => {}
         }
-        let pushed = front(&mut q.admin, &name, "{}");
-        assert_eq!(ids(&take(&mut c, &name, "0", 1)), pushed, "round {n}");
-        ack(&mut c, &name, pushed[0]);
+        let pushed = front(&mut q.admin, &q.name, "{}");
+        assert_eq!(ids(&take(&mut c, &q.name, "0", 1)), pushed, "round {n}");
+        ack(&mut c, &q.name, pushed[0]);
     }
 }
 
@@ -87,12 +82,11 @@ fn last_in_first_out() {
 #[test]
 fn at_the_same_time() {
     let mut q = queue();
-    let name = q.name.clone();
-    let old = front(&mut q.admin, &name, "{}")[0];
+    let old = front(&mut q.admin, &q.name, "{}")[0];
     let mut other = q.client();
     other.batch_execute("BEGIN").unwrap();
-    let theirs = front(&mut other, &name, "{}")[0];
-    let mine = front(&mut q.admin, &name, "{}")[0];
+    let theirs = front(&mut other, &q.name, "{}")[0];
+    let mine = front(&mut q.admin, &q.name, "{}")[0];
     other.batch_execute("COMMIT").unwrap();
     assert_eq!(order(&mut q), [theirs, mine, old]);
 }
@@ -111,8 +105,7 @@ fn there_is_no_number_left() {
         let error = q.fails("SELECT xqueue.put('{q}', '{}', front => true)", "22003", "");
         assert!(error.hint().is_some_and(|hint| hint.contains("no number left")), "{error:?}");
         q.sql(&format!("DELETE FROM {{q}} WHERE priority <= {least} + 1"));
-        let name = q.name.clone();
-        let id = front(&mut q.admin, &name, "{}")[0];
+        let id = front(&mut q.admin, &q.name, "{}")[0];
         assert!(q.holds(id, "priority = -1"), "NULL is no number");
     }
 }

@@ -27,11 +27,6 @@ fn end(mut q: Queue) {
     q.sql("DROP FUNCTION IF EXISTS {q}_nothing() CASCADE");
 }
 
-fn taken(q: &mut Queue, count: i32) -> Vec<i64> {
-    let name = q.name.clone();
-    ids(&take(&mut q.admin, &name, "0", count))
-}
-
 fn in_both_ways(test: impl Fn(&mut Queue)) {
     for by_statement in [false, true] {
         let mut q = queue(by_statement);
@@ -50,21 +45,21 @@ fn crowd(q: &mut Queue) {
 fn an_urgent_task_passes_all_other_sub_queues() {
     in_both_ways(|q| {
         crowd(q);
-        assert_eq!(taken(q, 1), [1]);
+        assert_eq!(q.takes(1), [1]);
         q.sql("INSERT INTO {q} (id, tube, priority) VALUES (100, 'urgent', 1)");
-        assert_eq!(taken(q, 1), [100]);
+        assert_eq!(q.takes(1), [100]);
         // In one that waits already, in one that was served, and behind the one that is in flight.
         q.sql(
             "INSERT INTO {q} (id, tube, priority) VALUES (101, 'crowd 30', 2), (102, 'urgent', 1)",
         );
-        assert_eq!(taken(q, 1), [101]);
-        assert_eq!(taken(q, 1), [2]);
+        assert_eq!(q.takes(1), [101]);
+        assert_eq!(q.takes(1), [2]);
         q.sql("SELECT xqueue.ack('{q}', 100)");
-        assert_eq!(taken(q, 3), [102, 3, 4]);
+        assert_eq!(q.takes(3), [102, 3, 4]);
         q.sql("SELECT xqueue.put('{q}', '{\"id\": 103}', tube => 'crowd 49', front => true)");
-        assert_eq!(taken(q, 1), [103], "in front of all");
+        assert_eq!(q.takes(1), [103], "in front of all");
         q.sql("INSERT INTO {q} (id, tube, priority) VALUES (104, 'x', 99), (105, 'crowd 48', 99)");
-        let left = taken(q, 100);
+        let left = q.takes(100);
         assert_eq!(left.len(), 49 - 4 - 2 + 1, "{left:?}");
         assert_eq!(left.last(), Some(&104), "{left:?}");
     });
@@ -78,7 +73,7 @@ fn equals_take_turns() {
         q.sql("INSERT INTO {q} (id, tube, priority) VALUES (20, 'long', 1), (21, 'a', 1)");
         let mut served = vec![];
         for _ in 0..16 {
-            let [task] = taken(q, 1)[..] else { panic!("there are tasks after {served:?}") };
+            let [task] = q.takes(1)[..] else { panic!("there are tasks after {served:?}") };
             q.sql(&format!("SELECT xqueue.ack('{{q}}', {task})"));
             served.push(task);
         }
@@ -96,12 +91,12 @@ fn what_is_less_urgent_than_it_was_known_to_be_comes_in_its_place() {
         q.sql("INSERT INTO {q} (id, tube, priority) VALUES (103, 'c', 0)");
         q.sql("DELETE FROM {q} WHERE id = 100; UPDATE {q} SET priority = 15 WHERE id = 102");
         q.sql("UPDATE {q} SET status = 'B' WHERE id = 103");
-        assert_eq!(taken(q, 49), (1..=49).collect::<Vec<_>>());
-        assert_eq!(taken(q, 9), [102, 101]);
+        assert_eq!(q.takes(49), (1..=49).collect::<Vec<_>>());
+        assert_eq!(q.takes(9), [102, 101]);
         q.sql("SELECT xqueue.release('{q}', 102, update => '{\"priority\": 30}')");
         q.sql("SELECT xqueue.release('{q}', 101)");
         q.sql("SELECT xqueue.kick('{q}', 1)");
-        assert_eq!(taken(q, 9), [103, 101, 102]);
+        assert_eq!(q.takes(9), [103, 101, 102]);
     });
 }
 
@@ -112,24 +107,23 @@ fn what_is_undone_is_as_urgent_as_before() {
         q.sql("INSERT INTO {q} (id, tube, priority) VALUES (100, 'a', 1), (101, 'a', 20)");
         for undo in ["ROLLBACK", "ROLLBACK TO s; COMMIT"] {
             q.sql("BEGIN; SAVEPOINT s");
-            assert_eq!(taken(q, 2), [100, 1]);
+            assert_eq!(q.takes(2), [100, 1]);
             q.sql(undo);
             q.verify();
         }
         q.sql("BEGIN");
-        assert_eq!(taken(q, 1), [100]);
+        assert_eq!(q.takes(1), [100]);
         q.sql("SAVEPOINT s; SELECT xqueue.ack('{q}', 100)");
-        assert_eq!(taken(q, 1), [1], "its next comes later than those of the others");
+        assert_eq!(q.takes(1), [1], "its next comes later than those of the others");
         q.sql("ROLLBACK TO s; COMMIT; SELECT xqueue.release('{q}', 100)");
-        assert_eq!(taken(q, 1), [100]);
+        assert_eq!(q.takes(1), [100]);
         // With the end of a session.
-        let name = q.name.clone();
         q.sql("SELECT xqueue.release('{q}', 100)");
         let mut c = q.client();
-        assert_eq!(ids(&take(&mut c, &name, "0", 2)), [100, 1]);
+        assert_eq!(ids(&take(&mut c, &q.name, "0", 2)), [100, 1]);
         drop(c);
         q.wait_for("taken", 0);
-        assert_eq!(taken(q, 2), [100, 2], "1 was served last of its equals");
+        assert_eq!(q.takes(2), [100, 2], "1 was served last of its equals");
     });
 }
 
@@ -142,10 +136,10 @@ fn one_transaction_goes_on_with_what_is_the_most_urgent() {
         for (task, next) in [(None, 100), (Some(100), 101), (Some(101), 1)] {
             let ack = task.map(|task| format!("SELECT xqueue.ack('{{q}}', {task})"));
             ack.into_iter().for_each(|ack| q.sql(&ack));
-            assert_eq!(taken(q, 1), [next], "after {task:?}");
+            assert_eq!(q.takes(1), [next], "after {task:?}");
         }
         q.sql("SELECT xqueue.put('{q}', '{\"id\": 200}', tube => 'b', priority => 5)");
-        assert_eq!(taken(q, 1), [200], "what it has put itself");
+        assert_eq!(q.takes(1), [200], "what it has put itself");
         q.sql("COMMIT; SELECT xqueue.release('{q}', 1)");
         let next = q.ask("SELECT xqueue.take('{q}', done => 200, count => 2)");
         assert_eq!(ids(&next).len(), 2);
@@ -169,9 +163,9 @@ fn a_locked_urgent_task_holds_up_no_other_sub_queue() {
         q.sql("INSERT INTO {q} (id, tube, priority) VALUES (1, 'a', 1), (2, 'a', 2), (3, 'b', 3), (4, 'c', 4)");
         let mut c = q.client();
         c.batch_execute(&format!("BEGIN; SELECT FROM {} WHERE id = 1 FOR UPDATE", q.name)).unwrap();
-        assert_eq!(taken(q, 1), [3]);
-        assert_eq!(taken(q, 9), [4]);
-        assert!(taken(q, 9).is_empty(), "2 does not pass 1");
+        assert_eq!(q.takes(1), [3]);
+        assert_eq!(q.takes(9), [4]);
+        assert!(q.takes(9).is_empty(), "2 does not pass 1");
         let waiter = Waiter::take(q);
         c.batch_execute("COMMIT").unwrap();
         assert_eq!(id(&waiter.task().1), 1);
@@ -186,7 +180,7 @@ fn a_sub_queue_asked_for_is_taken_from_whatever_comes_first() {
         q.sql("INSERT INTO {q} (id, tube, priority) VALUES (100, 'a', 50), (101, 'b', 1)");
         assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', tube => 'a')")), [100]);
         assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', id => 7)")), [7]);
-        assert_eq!(taken(q, 3), [101, 1, 2]);
+        assert_eq!(q.takes(3), [101, 1, 2]);
     });
 }
 
@@ -202,9 +196,9 @@ fn tasks_without_a_priority_come_last() {
         }
         q.sql("INSERT INTO {q} (id, tube, urgency) VALUES (1, 'a', NULL), (2, 'b', NULL), (3, 'c', 32767), \
                (4, 'd', -32768), (5, 'a', 0)");
-        assert_eq!(taken(&mut q, 2), [4, 5]);
+        assert_eq!(q.takes(2), [4, 5]);
         q.sql("SELECT xqueue.ack('{q}', 5)");
-        assert_eq!(taken(&mut q, 9), [3, 2, 1]);
+        assert_eq!(q.takes(9), [3, 2, 1]);
         end(q);
     }
 }
@@ -219,7 +213,7 @@ fn what_is_listed_is_what_is_taken() {
         assert_eq!(listed[0], 99);
         let mut served = vec![];
         for _ in 0..10 {
-            served.extend(taken(q, 3));
+            served.extend(q.takes(3));
         }
         assert_eq!(served, listed[..30]);
     });

@@ -87,8 +87,7 @@ fn produce(mut c: Client, queue: &str, (seed, number): (u64, u64), has_priority:
 /// Takes tasks and does with them whatever can be done, until there are none.
 fn consume(mut c: Client, q: &mut Queue, seed: u64, is_over: &AtomicBool) {
     let mut chance = StdRng::seed_from_u64(seed);
-    let name = q.name.clone();
-    let run = |c: &mut Client, sql: &str| ask(c, &name, sql);
+    let run = |c: &mut Client, sql: &str| ask(c, &q.name, sql);
     while !is_over.load(Ordering::Relaxed) {
         let count = chance.random_range(1..4);
         let ttr = if chance.random_bool(0.1) { ", ttr => '2 ms'" } else { "" };
@@ -123,7 +122,7 @@ fn consume(mut c: Client, q: &mut Queue, seed: u64, is_over: &AtomicBool) {
             _ => {
                 let mut may_be_over = !ttr.is_empty();
                 for task in run(&mut c, &take) {
-                    may_be_over |= settle(&mut c, &name, id(&task), may_be_over, &mut chance);
+                    may_be_over |= settle(&mut c, &q.name, id(&task), may_be_over, &mut chance);
                 }
             }
         }

@@ -15,11 +15,6 @@ fn found(rows: &str) -> Queue {
     q
 }
 
-fn taken(q: &mut Queue, count: i32) -> Vec<i64> {
-    let name = q.name.clone();
-    ids(&take(&mut q.admin, &name, "0", count))
-}
-
 #[test]
 fn subqueues_that_have_come_to_nothing_hide_none_that_have_tasks() {
     let mut q = found("(1, 'x'), (2, 'y')");
@@ -27,8 +22,8 @@ fn subqueues_that_have_come_to_nothing_hide_none_that_have_tasks() {
         r#"SELECT xqueue.put('{q}', '[{"id": 11, "tube": "a"}, {"id": 12, "tube": "b"}, {"id": 13, "tube": "c"}]')"#,
     );
     q.sql("DELETE FROM {q} WHERE id > 10");
-    let mut both = taken(&mut q, 1);
-    both.extend(taken(&mut q, 1));
+    let mut both = q.takes(1);
+    both.extend(q.takes(1));
     both.sort_unstable();
     assert_eq!(both, [1, 2]);
 }
@@ -49,7 +44,7 @@ fn a_take_ends_when_there_is_room_for_no_more_sub_queues() {
     other.batch_execute("COMMIT").unwrap();
     let mut seen = first;
     while seen < 400 {
-        let more = taken(&mut q, 400).len();
+        let more = q.takes(400).len();
         assert!(more > 0, "{seen} of 400 are taken");
         seen += more;
     }
@@ -64,9 +59,9 @@ fn a_given_task_is_taken_after_a_look_in_vain() {
     q.upgrade(&json!({"features": {"delayed": true, "buried": true}}));
     q.sql(r#"SELECT xqueue.put('{q}', '{"id": 2, "tube": "a"}', delay => '1 hour')"#);
     q.sql("BEGIN");
-    assert_eq!(taken(&mut q, 1), [1]);
+    assert_eq!(q.takes(1), [1]);
     q.sql("SELECT xqueue.ack('{q}', 1)");
-    assert!(taken(&mut q, 1).is_empty());
+    assert!(q.takes(1).is_empty());
     assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', id => 2)")), [2]);
     q.sql("COMMIT");
 }
@@ -94,19 +89,19 @@ fn a_task_that_is_taken_by_hand_holds_up_no_other_sub_queue() {
         format!("BEGIN; UPDATE {name} SET status = 'T', owner = xqueue.identify() WHERE id = 3");
     other.batch_execute(&by_hand).unwrap();
     q.sql("SET statement_timeout = '15s'");
-    assert_eq!(taken(&mut q, 9), [2]);
+    assert_eq!(q.takes(9), [2]);
     other.batch_execute("ROLLBACK").unwrap();
-    assert_eq!(taken(&mut q, 9), [1], "it is given back");
+    assert_eq!(q.takes(9), [1], "it is given back");
     q.sql("SELECT xqueue.release('{q}', 1)");
     other.batch_execute(&format!("{by_hand}; COMMIT")).unwrap();
-    assert!(taken(&mut q, 9).is_empty(), "it is in flight");
+    assert!(q.takes(9).is_empty(), "it is in flight");
     q.sql("SET xqueue.guard = off");
     q.sql("UPDATE {q} SET status = 'R', owner = NULL WHERE id = 3");
-    assert_eq!(taken(&mut q, 9), [1]);
+    assert_eq!(q.takes(9), [1]);
     q.sql("SELECT xqueue.release('{q}', 1)");
     other.batch_execute(&format!("{by_hand}; PREPARE TRANSACTION '{name}'")).unwrap();
     q.sql(&format!("ROLLBACK PREPARED '{name}'"));
-    assert_eq!(taken(&mut q, 9), [1], "a prepared transaction keeps no claim");
+    assert_eq!(q.takes(9), [1], "a prepared transaction keeps no claim");
 }
 
 #[test]

@@ -54,7 +54,6 @@ fn run(seed: u64) {
     let features =
         json!({"utube": utube, "delayed": true, "buried": true, "priority": has_priority});
     let mut q = Queue::with("utube_steps", columns, &json!({"features": features}));
-    let name = q.name.clone();
     let open = |q: &Queue| {
         let mut client = q.client();
         client.batch_execute("SET lock_timeout = '20 ms'").unwrap();
@@ -79,7 +78,7 @@ fn run(seed: u64) {
             3 if session.in_transaction => "RELEASE s; SAVEPOINT s".into(),
             4 if session.in_transaction => "ROLLBACK".into(),
             5..8 if session.in_transaction => "COMMIT".into(),
-            _ => statement(&mut random, has_priority).replace("{q}", &name),
+            _ => statement(&mut random, has_priority).replace("{q}", &q.name),
         };
         let result = session.client.batch_execute(&sql);
         log.push(format!("{at}: {sql} {:?}", result.as_ref().err().map(code)));
@@ -112,7 +111,7 @@ fn run(seed: u64) {
     let heads = heads.replace("{line}", if is_strict { "'R', 'W'" } else { "'R'" });
     let heads = heads.replace("{order}", if has_priority { "priority, id" } else { "id" });
     let heads = q.ask_one(&heads);
-    let taken = take(&mut q.admin, &name, "0", 100).len();
+    let taken = take(&mut q.admin, &q.name, "0", 100).len();
     assert_eq!(json!(taken), heads, "{log:#?}");
 }
 

@@ -52,12 +52,11 @@ fn run_by_the_worker(role: &Role, statement: &str) -> String {
 #[test]
 fn what_the_worker_runs_for_an_owner_joins_no_session() {
     let mut q = Queue::new("identity");
-    let name = q.name.clone();
     let hostile = Role::create();
     let mut victim = q.client();
     let session = identity(&mut victim);
-    put(&mut victim, &name, 1);
-    take_all(&mut victim, &name);
+    put(&mut victim, &q.name, 1);
+    take_all(&mut victim, &q.name);
     for call in [
         format!("SELECT xqueue.identify('{session}')"),
         format!("SELECT xqueue.identify('{session}', local => true)"),

@@ -108,20 +108,19 @@ fn unknown_and_malformed_sessions_are_refused() {
 #[test]
 fn connections_share_a_session_while_one_is_there() {
     let mut q = Queue::new("session");
-    let name = q.name.clone();
     let (mut first, mut second) = (q.client(), q.client());
     let session = identity(&mut first);
     join(&mut second, &session);
-    let ids: Vec<i64> = (0..3).map(|n| put(&mut q.admin, &name, n)).collect();
-    take(&mut first, &name, "0", 2);
-    take(&mut second, &name, "0", 1);
-    assert_eq!(ack(&mut second, &name, ids[0]).len(), 1);
-    assert_eq!(ack(&mut first, &name, ids[2]).len(), 1);
+    let ids: Vec<i64> = (0..3).map(|n| put(&mut q.admin, &q.name, n)).collect();
+    take(&mut first, &q.name, "0", 2);
+    take(&mut second, &q.name, "0", 1);
+    assert_eq!(ack(&mut second, &q.name, ids[0]).len(), 1);
+    assert_eq!(ack(&mut first, &q.name, ids[2]).len(), 1);
     drop(first);
     wait_until("the first has left", || {
         shown(&mut q.admin, &session).unwrap()["pids"].as_array().unwrap().len() == 1
     });
-    assert!(is_taken(&mut q.admin, &name, ids[1]));
+    assert!(is_taken(&mut q.admin, &q.name, ids[1]));
     drop(second);
     q.wait_for("ready", 1);
     wait_until("it is over", || shown(&mut q.admin, &session).is_none());
@@ -166,33 +165,31 @@ fn back_into_the_own_session() {
 #[test]
 fn discard_all_leaves_it() {
     let (mut q, mut c, session, id) = taken_with("1 hour");
-    let name = q.name.clone();
     wait_until("it is known", || is_attached(&mut q.admin, &session));
     c.batch_execute("DISCARD ALL").unwrap();
     wait_until("its grace has begun", || !is_attached(&mut q.admin, &session));
     assert_ne!(identity(&mut c), session);
-    assert!(is_taken(&mut q.admin, &name, id));
+    assert!(is_taken(&mut q.admin, &q.name, id));
     join(&mut c, &session);
-    assert_eq!(ack(&mut c, &name, id).len(), 1);
+    assert_eq!(ack(&mut c, &q.name, id).len(), 1);
 }
 
 #[test]
 fn the_setting_gives_a_time_of_grace_to_each_identified_session() {
     let mut q = Queue::new("session");
-    let name = q.name.clone();
     let (mut c, mut silent) = (q.client(), q.client());
     for c in [&mut c, &mut silent] {
         c.batch_execute("SET xqueue.session_grace = '1 h'").unwrap();
     }
     let session = identity(&mut c);
     assert_eq!(shown(&mut q.admin, &session).unwrap()["grace"], "01:00:00");
-    let ids: Vec<i64> = (0..2).map(|n| put(&mut q.admin, &name, n)).collect();
-    take(&mut c, &name, "0", 1);
-    take(&mut silent, &name, "0", 1);
+    let ids: Vec<i64> = (0..2).map(|n| put(&mut q.admin, &q.name, n)).collect();
+    take(&mut c, &q.name, "0", 1);
+    take(&mut silent, &q.name, "0", 1);
     drop(silent);
     q.wait_for("ready", 1);
     leave(&mut q, c, &session);
-    assert!(is_taken(&mut q.admin, &name, ids[0]));
+    assert!(is_taken(&mut q.admin, &q.name, ids[0]));
 }
 
 /// A session may be given another time of grace, by each connection that is in it.
@@ -273,11 +270,10 @@ fn waiting_consumers_of_a_shared_session() {
 #[test]
 fn a_failure_to_join_another() {
     let mut q = Queue::new("session");
-    let name = q.name.clone();
     let (mut opener, mut c) = (q.client(), q.client());
     let session = identity(&mut opener);
-    let id = put(&mut opener, &name, 1);
-    take_all(&mut opener, &name);
+    let id = put(&mut opener, &q.name, 1);
+    take_all(&mut opener, &q.name);
     join(&mut c, &session);
     drop(opener);
     let sql = "SELECT count(*) FROM xqueue.session_connections() c WHERE c->>'session' = $1";
@@ -287,7 +283,7 @@ fn a_failure_to_join_another() {
         expect_error(&mut c, unknown, "42704", UNKNOWN);
     }
     assert_eq!(identity(&mut c), session);
-    assert_eq!(ack(&mut c, &name, id).len(), 1);
+    assert_eq!(ack(&mut c, &q.name, id).len(), 1);
 }
 
 /// Two connections that give a session a time of grace do not wait for each other, nor does the worker.

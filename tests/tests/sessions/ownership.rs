@@ -57,27 +57,25 @@ fn discard_all() {
 #[test]
 fn discard_plans_and_temp() {
     let q = Queue::new("owner");
-    let name = q.name.clone();
     let mut c = q.client();
-    let id = put(&mut c, &name, 1);
-    take_all(&mut c, &name);
+    let id = put(&mut c, &q.name, 1);
+    take_all(&mut c, &q.name);
     c.batch_execute("DISCARD PLANS; DISCARD SEQUENCES; DISCARD TEMP; RESET ALL").unwrap();
-    assert_eq!(ack(&mut c, &name, id).len(), 1);
+    assert_eq!(ack(&mut c, &q.name, id).len(), 1);
 }
 
 #[test]
 fn end_in_the_middle_of_a_transaction() {
     let mut q = Queue::new("owner");
-    let name = q.name.clone();
     for ending in ["", "SELECT 1/0"] {
         let mut c = q.client();
         let backend = pid(&mut c);
-        let committed = put(&mut c, &name, 1);
-        take(&mut c, &name, "0", 1);
-        let open = put(&mut c, &name, 2);
+        let committed = put(&mut c, &q.name, 1);
+        take(&mut c, &q.name, "0", 1);
+        let open = put(&mut c, &q.name, 2);
         c.batch_execute("BEGIN").unwrap();
-        assert_eq!(take_all(&mut c, &name), [open]);
-        ack(&mut c, &name, committed);
+        assert_eq!(take_all(&mut c, &q.name), [open]);
+        ack(&mut c, &q.name, committed);
         assert_eq!(c.batch_execute(ending).is_err(), !ending.is_empty());
         q.sql(&format!("SELECT pg_terminate_backend({backend})"));
         q.wait_for("ready", 2);
@@ -88,12 +86,11 @@ fn end_in_the_middle_of_a_transaction() {
 #[test]
 fn a_thousand_tasks_of_one_session() {
     let mut q = Queue::new("owner");
-    let name = q.name.clone();
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 3000)");
     let mut c = q.client();
-    assert_eq!(take_all(&mut c, &name).len(), 3000);
+    assert_eq!(take_all(&mut c, &q.name).len(), 3000);
     let sql = "SELECT tasks FROM xqueue.taken WHERE queue = $1::text::regclass AND pid = $2";
-    assert_eq!(scalar::<i64>(&mut q.admin, sql, &[&name, &pid(&mut c)]), 3000);
+    assert_eq!(scalar::<i64>(&mut q.admin, sql, &[&q.name, &pid(&mut c)]), 3000);
     drop(c);
     q.wait_for("ready", 3000);
     q.assert_tasks(&[("ready", 3000)]);
@@ -117,7 +114,6 @@ fn several_queues_of_one_session() {
 #[test]
 fn a_deferred_constraint_that_refuses_the_release() {
     let mut q = Queue::new("owner");
-    let name = q.name.clone();
     q.sql(
         "CREATE FUNCTION {q}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
            IF NEW.id = 2 AND NEW.status = 'R' THEN RAISE 'task two stays away'; END IF; RETURN NULL; END $$;
@@ -126,12 +122,12 @@ fn a_deferred_constraint_that_refuses_the_release() {
     );
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 3)");
     let mut c = q.client();
-    assert_eq!(take_all(&mut c, &name).len(), 3);
+    assert_eq!(take_all(&mut c, &q.name).len(), 3);
     drop(c);
     q.wait_for("ready", 2);
     let sql = "SELECT coalesce(error, '') FROM xqueue.queues WHERE queue = $1::text::regclass";
     wait_until("the error is shown", || {
-        scalar::<String>(&mut q.admin, sql, &[&name]).contains("task two stays away")
+        scalar::<String>(&mut q.admin, sql, &[&q.name]).contains("task two stays away")
     });
     q.sql("DROP TRIGGER refuse ON {q}");
     q.wait_for("ready", 3);
@@ -198,23 +194,22 @@ fn a_batch_is_all_or_nothing() {
 #[test]
 fn what_is_rolled_back_was_never() {
     let mut q = Queue::new("owner");
-    let name = q.name.clone();
     let mut c = q.client();
-    let id = put(&mut c, &name, 1);
-    take_all(&mut c, &name);
+    let id = put(&mut c, &q.name, 1);
+    take_all(&mut c, &q.name);
     c.batch_execute("BEGIN").unwrap();
-    ack(&mut c, &name, id);
+    ack(&mut c, &q.name, id);
     c.batch_execute("ROLLBACK; BEGIN").unwrap();
-    release(&mut c, &name, id);
+    release(&mut c, &q.name, id);
     c.batch_execute("ROLLBACK; BEGIN; SAVEPOINT s").unwrap();
-    ack(&mut c, &name, id);
+    ack(&mut c, &q.name, id);
     c.batch_execute("ROLLBACK TO s; COMMIT").unwrap();
     q.assert_tasks(&[("taken", 1), ("total", 1)]);
-    release(&mut c, &name, id);
+    release(&mut c, &q.name, id);
     c.batch_execute("BEGIN").unwrap();
-    take_all(&mut c, &name);
-    ack(&mut c, &name, id);
-    put(&mut c, &name, 2);
+    take_all(&mut c, &q.name);
+    ack(&mut c, &q.name, id);
+    put(&mut c, &q.name, 2);
     c.batch_execute("COMMIT").unwrap();
     q.assert_tasks(&[("ready", 1), ("total", 1)]);
 }
@@ -240,13 +235,12 @@ fn changes_by_hand_to_a_taken_task() {
 #[test]
 fn a_role_change_keeps_the_session() {
     let mut q = Queue::new("owner");
-    let name = q.name.clone();
     let role = unique("owner_role");
     q.sql(&format!("CREATE ROLE {role}; GRANT ALL ON {{q}} TO {role}"));
-    let id = put(&mut q.admin, &name, 1);
-    take_all(&mut q.admin, &name);
+    let id = put(&mut q.admin, &q.name, 1);
+    take_all(&mut q.admin, &q.name);
     q.sql(&format!("SET ROLE {role}"));
-    assert_eq!(ack(&mut q.admin, &name, id).len(), 1);
+    assert_eq!(ack(&mut q.admin, &q.name, id).len(), 1);
     q.sql(&format!("RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}"));
 }
 
@@ -281,15 +275,14 @@ fn identify() {
 #[test]
 fn the_view_of_taken_tasks() {
     let mut q = Queue::new("owner");
-    let name = q.name.clone();
     let mut c = q.client();
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 5)");
-    assert_eq!(take(&mut c, &name, "0", 2).len(), 2);
+    assert_eq!(take(&mut c, &q.name, "0", 2).len(), 2);
     let row = q
         .admin
         .query_one(
             "SELECT pid, session, tasks FROM xqueue.taken WHERE queue = $1::text::regclass",
-            &[&name],
+            &[&q.name],
         )
         .unwrap();
     let session: uuid::Uuid = scalar(&mut c, "SELECT xqueue.identify()", &[]);

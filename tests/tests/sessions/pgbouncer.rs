@@ -80,15 +80,14 @@ fn nothing_is_taken_for_a_client_that_was_killed_while_it_waited() {
     for mode in ["session", "transaction"] {
         let pooler = Pooler::start(mode, 2);
         let mut q = Queue::new("pooled");
-        let name = q.name.clone();
         let mut child =
-            Consumer::start_through(&pooler.folder(), CONSUMER, "hold", &database(), &name);
+            Consumer::start_through(&pooler.folder(), CONSUMER, "hold", &database(), &q.name);
         q.wait_for_consumers(1);
         child.kill();
         q.wait_for_consumers(0);
-        let task = put(&mut q.admin, &name, 1);
+        let task = put(&mut q.admin, &q.name, 1);
         q.assert_tasks(&[("ready", 1), ("total", 1)]);
-        assert_eq!(take_all(&mut pooler.client(), &name), [task], "{mode}");
+        assert_eq!(take_all(&mut pooler.client(), &q.name), [task], "{mode}");
     }
 }
 

@@ -166,13 +166,12 @@ fn statuses_by_hand() {
 fn a_column_of_the_users_own_stays_his() {
     let columns = "id bigserial PRIMARY KEY, expires timestamptz, ttr int, priority text, tube text, attempts text, payload jsonb";
     let mut q = Queue::with("own", columns, &json!({"features": {"delayed": true}}));
-    let name = q.name.clone();
     q.sql(
         r#"SELECT xqueue.put('{q}', '{"expires": "2001-01-01", "priority": "none", "ttr": -1}')"#,
     );
-    let task = take(&mut q.admin, &name, "0", 1).remove(0);
+    let task = take(&mut q.admin, &q.name, "0", 1).remove(0);
     assert_eq!((&task["priority"], &task["ttr"]), (&json!("none"), &json!(-1)));
-    release(&mut q.admin, &name, 1);
+    release(&mut q.admin, &q.name, 1);
     let definition = q.upgrade(&json!({}));
     assert!(definition["fields"].get("expires").is_none(), "{definition}");
 }

@@ -157,8 +157,7 @@ fn the_worker_serves_an_existing_table() {
         q.wait_for("total", 0);
         q.sql(r#"SELECT xqueue.put('{q}', '{"Tenant": "a", "no.": 3}')"#);
         let mut consumer = q.client();
-        let name = q.name.clone();
-        xqueue_tests::ask(&mut consumer, &name, "SELECT xqueue.take('{q}')");
+        xqueue_tests::ask(&mut consumer, &q.name, "SELECT xqueue.take('{q}')");
         drop(consumer);
         q.wait_for("buried", 1);
         let calls = q.stats()["calls"].clone();

@@ -195,21 +195,20 @@ fn untyped_parameters() {
             &format!("id {kind} PRIMARY KEY, n int"),
             &json!({"features": {"delayed": true}}),
         );
-        let name = q.name.clone();
         q.sql(&format!("INSERT INTO {{q}} (id) VALUES ('{one}'), ('{two}')"));
         let c = &mut q.admin;
-        assert_eq!(values(c, "SELECT xqueue.take($1, '0', 2)", &[&name]).len(), 2);
-        assert_eq!(values(c, "SELECT xqueue.release($1, $2)", &[&name, &one]).len(), 1);
-        assert_eq!(values(c, "SELECT xqueue.peek($1, $2)", &[&name, &two]).len(), 1);
-        assert_eq!(values(c, "SELECT xqueue.take($1)", &[&name]).len(), 1);
+        assert_eq!(values(c, "SELECT xqueue.take($1, '0', 2)", &[&q.name]).len(), 2);
+        assert_eq!(values(c, "SELECT xqueue.release($1, $2)", &[&q.name, &one]).len(), 1);
+        assert_eq!(values(c, "SELECT xqueue.peek($1, $2)", &[&q.name, &two]).len(), 1);
+        assert_eq!(values(c, "SELECT xqueue.take($1)", &[&q.name]).len(), 1);
         assert_eq!(
-            values(c, "SELECT xqueue.release($1, $2)", &[&name, &batch]).len(),
+            values(c, "SELECT xqueue.release($1, $2)", &[&q.name, &batch]).len(),
             2,
             "{kind} {batch}"
         );
-        assert_eq!(values(c, "SELECT xqueue.take($1, '0', 2)", &[&name]).len(), 2);
+        assert_eq!(values(c, "SELECT xqueue.take($1, '0', 2)", &[&q.name]).len(), 2);
         assert_eq!(
-            values(c, "SELECT xqueue.ack($1, $2)", &[&name, &batch]).len(),
+            values(c, "SELECT xqueue.ack($1, $2)", &[&q.name, &batch]).len(),
             2,
             "{kind} {batch}"
         );
@@ -220,23 +219,25 @@ fn untyped_parameters() {
 #[test]
 fn typed_batches() {
     let mut q = Queue::new("key");
-    let name = q.name.clone();
-    let all: Vec<i64> = (0..10).map(|n| put(&mut q.admin, &name, n)).collect();
-    take_all(&mut q.admin, &name);
+    let all: Vec<i64> = (0..10).map(|n| put(&mut q.admin, &q.name, n)).collect();
+    take_all(&mut q.admin, &q.name);
     let c = &mut q.admin;
     assert_eq!(
-        values(c, "SELECT xqueue.ack($1::text, $2::bigint[])", &[&name, &&all[..4]]).len(),
+        values(c, "SELECT xqueue.ack($1::text, $2::bigint[])", &[&q.name, &&all[..4]]).len(),
         4
     );
     let narrow: Vec<i32> = all[4..6].iter().map(|n| *n as i32).collect();
-    assert_eq!(values(c, "SELECT xqueue.release($1::text, $2::int[])", &[&name, &narrow]).len(), 2);
+    assert_eq!(
+        values(c, "SELECT xqueue.release($1::text, $2::int[])", &[&q.name, &narrow]).len(),
+        2
+    );
     assert!(
-        values(c, "SELECT xqueue.ack($1::text, '{}'::bigint[])", &[&name]).is_empty(),
+        values(c, "SELECT xqueue.ack($1::text, '{}'::bigint[])", &[&q.name]).is_empty(),
         "an empty batch"
     );
     // The same task twice in a batch is one task.
     let twice = vec![all[6], all[6]];
-    let result = c.query("SELECT xqueue.ack($1::text, $2::bigint[])", &[&name, &twice]);
+    let result = c.query("SELECT xqueue.ack($1::text, $2::bigint[])", &[&q.name, &twice]);
     assert!(matches!(&result, Ok(rows) if rows.len() == 1) || result.is_err());
     q.assert_exact();
 }

@@ -3,11 +3,10 @@
 use xqueue_tests::*;
 
 fn error(q: &mut Queue) -> String {
-    let name = q.name.clone();
     scalar(
         &mut q.admin,
         "SELECT COALESCE(error, '') FROM xqueue.queues WHERE queue = $1::text::regclass",
-        &[&name],
+        &[&q.name],
     )
 }
 
@@ -71,7 +70,6 @@ fn no_index_is_looked_for_among_many() {
 #[test]
 fn triggers_disabled_and_enabled_again() {
     let mut q = Queue::with("lacking", "id bigint PRIMARY KEY", &json!({}));
-    let name = q.name.clone();
     q.sql("ALTER TABLE {q} DISABLE TRIGGER ALL");
     q.sql("INSERT INTO {q} VALUES (1), (2)");
     wait_until("it is noticed", || error(&mut q).contains("triggers are missing or disabled"));
@@ -79,7 +77,7 @@ fn triggers_disabled_and_enabled_again() {
     q.sql("ALTER TABLE {q} ENABLE TRIGGER ALL");
     let always =
         "SELECT bool_and(tgenabled = 'A') FROM pg_trigger WHERE tgrelid = $1::text::regclass";
-    wait_until("they fire always", || scalar(&mut q.admin, always, &[&name]));
+    wait_until("they fire always", || scalar(&mut q.admin, always, &[&q.name]));
     wait_until("the tasks are counted", || error(&mut q).is_empty() && exact(&mut q));
     q.assert_tasks(&[("ready", 2)]);
 }
@@ -269,9 +267,8 @@ fn a_column_that_has_changed_places_with_another() {
         q.sql("SELECT xqueue.upgrade('{q}')");
         assert_eq!(definitions(&mut q, "triggers"), wanted, "{case}");
         q.verify();
-        let name = q.name.clone();
         let ready = q.counted()["ready"].as_i64().expect("a number") as usize;
-        assert_eq!(take_all(&mut q.admin, &name).len(), ready, "{case}");
+        assert_eq!(take_all(&mut q.admin, &q.name).len(), ready, "{case}");
     }
 }
 

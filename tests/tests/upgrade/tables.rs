@@ -90,9 +90,8 @@ fn status_columns_of_each_type() {
         q.status_is("st", ["R", "T", "W", "B", "Z", "D"]);
         // A row without a status becomes what `existing` says.
         q.assert_tasks(&[("ready", 1), ("done", 1), ("buried", 1)]);
-        let name = q.name.clone();
-        assert_eq!(take_all(&mut q.admin, &name), [1]);
-        release(&mut q.admin, &name, 1);
+        assert_eq!(take_all(&mut q.admin, &q.name), [1]);
+        release(&mut q.admin, &q.name, 1);
     }
 }
 
@@ -177,11 +176,10 @@ fn indexes_made_beforehand_are_recognized_by_the_servers_text() {
 #[test]
 fn indexes_of_that_name_that_are_not_ours() {
     let mut q = adopted("CREATE TABLE {q} (id bigserial PRIMARY KEY, status text)");
-    let name = q.name.clone();
     let plan: Value = scalar(
         &mut q.admin,
         r#"SELECT xqueue.upgrade($1::text, '{"fields": {"status": "status"}}', true)"#,
-        &[&name],
+        &[&q.name],
     );
     let index = plan["ddl"].to_string();
     let taken =
@@ -192,7 +190,7 @@ fn indexes_of_that_name_that_are_not_ours() {
     }
     q.upgrade(&json!({"fields": {"status": "status"}}));
     q.sql("INSERT INTO {q} DEFAULT VALUES");
-    assert_eq!(take_all(&mut q.admin, &name).len(), 1);
+    assert_eq!(take_all(&mut q.admin, &q.name).len(), 1);
 }
 
 #[test]
@@ -399,15 +397,14 @@ fn triggers_that_were_there_before_are_made_anew() {
 #[test]
 fn a_trigger_with_the_name_that_it_had() {
     let mut q = Queue::with("up", "id bigint PRIMARY KEY", &json!({"features": {"delayed": true}}));
-    let name = q.name.clone();
     q.sql("ALTER TRIGGER \"~xqueue_arrive\" ON {q} RENAME TO xqueue_arrive");
     q.upgrade(&json!({}));
     let sql = "SELECT array_agg(tgname::text ORDER BY tgname) FROM pg_trigger \
                WHERE tgrelid = $1::text::regclass AND tgfoid = 'xqueue.row_arrives'::regproc";
-    assert_eq!(scalar::<Vec<String>>(&mut q.admin, sql, &[&name]), ["~xqueue_arrive"]);
+    assert_eq!(scalar::<Vec<String>>(&mut q.admin, sql, &[&q.name]), ["~xqueue_arrive"]);
     q.sql("ALTER TRIGGER \"~xqueue_arrive\" ON {q} RENAME TO xqueue_arrive");
     q.sql("SELECT xqueue.downgrade('{q}')");
-    assert_eq!(scalar::<Option<Vec<String>>>(&mut q.admin, sql, &[&name]), None);
+    assert_eq!(scalar::<Option<Vec<String>>>(&mut q.admin, sql, &[&q.name]), None);
     q.sql("DROP TABLE {q}");
     q.abandon();
 }

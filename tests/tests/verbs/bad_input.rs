@@ -108,8 +108,11 @@ fn intervals_and_counts() {
             ("SELECT xqueue.release('{q}', 1, delay => '-infinity')", "22023 22007", ""),
         ],
     );
-    let name = q.name.clone();
-    assert_eq!(take(&mut q.admin, &name, "0", i32::MAX).len(), 1, "no array of that size is made");
+    assert_eq!(
+        take(&mut q.admin, &q.name, "0", i32::MAX).len(),
+        1,
+        "no array of that size is made"
+    );
 }
 
 #[test]
@@ -145,16 +148,15 @@ fn nulls_everywhere() {
 #[test]
 fn a_payload_of_100_mb() {
     let mut q = Queue::with("bad", "id bigserial PRIMARY KEY, payload text", &json!({}));
-    let name = q.name.clone();
     let backend = pid(&mut q.admin);
     let sql = "SELECT count(*) FROM xqueue.put($1::text, jsonb_build_object('payload', repeat('x', 100000000)))";
-    let result = q.admin.query_one(sql, &[&name]);
+    let result = q.admin.query_one(sql, &[&q.name]);
     match result {
         Ok(_) => {
             let sql = "SELECT length(t->>'payload') FROM xqueue.take($1::text) AS t";
-            assert_eq!(scalar::<i32>(&mut q.admin, sql, &[&name]), 100_000_000);
+            assert_eq!(scalar::<i32>(&mut q.admin, sql, &[&q.name]), 100_000_000);
             let sql = "SELECT length((xqueue.ack($1::text, 1))->>'payload')";
-            assert_eq!(scalar::<i32>(&mut q.admin, sql, &[&name]), 100_000_000);
+            assert_eq!(scalar::<i32>(&mut q.admin, sql, &[&q.name]), 100_000_000);
         }
         Err(e) => assert!(["54000", "53200"].contains(&code(&e)), "{e:?}"),
     }

@@ -200,8 +200,7 @@ fn an_error_in_the_middle_of_a_batch_undoes_it() {
              EXCEPTION WHEN unique_violation THEN PERFORM xqueue.put('{q}', '{\"note\": \"a\"}'); END; \
            END $$");
     q.assert_tasks(&[("ready", 1), ("total", 1)]);
-    let name = q.name.clone();
-    assert_eq!(take(&mut q.admin, &name, "0", 5).len(), 1);
+    assert_eq!(take(&mut q.admin, &q.name, "0", 5).len(), 1);
 }
 
 #[test]
@@ -297,10 +296,9 @@ fn a_type_with_a_cast_that_reads_a_table() {
 #[test]
 fn rows_that_are_older_than_a_column() {
     let mut q = queue();
-    let name = q.name.clone();
     put(&mut q, "{}");
     put(&mut q, "{}");
-    assert_eq!(ids(&take(&mut q.admin, &name, "0", 1)), [1]);
+    assert_eq!(q.takes(1), [1]);
     q.sql("ALTER TABLE {q} ADD extra int DEFAULT 5");
     for call in ["ack(NULL::{q}, 1)", "take(NULL::{q})", "ack(NULL::{q}, 2)"] {
         let sql = format!("SELECT to_jsonb(extra) FROM xqueue.{call}");

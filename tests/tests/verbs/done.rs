@@ -33,8 +33,7 @@ fn with_nothing_done_it_waits() {
     let mut q = filled(&json!({}), 0);
     let sql = format!("SELECT xqueue.take('{}', '30s', done => '{{}}'::bigint[])", q.name);
     let waiter = Waiter::waiting(&mut q, &sql);
-    let name = q.name.clone();
-    let id = put(&mut q.admin, &name, 1);
+    let id = put(&mut q.admin, &q.name, 1);
     assert_eq!(waiter.task().1["id"], id);
 }
 
@@ -120,17 +119,16 @@ fn keys_of_other_types() {
 #[test]
 fn next_in_batches() {
     let mut q = filled(&json!({}), 250);
-    let name = q.name.clone();
     let sql = "CALL xqueue.next($1::text, '0', task => $2::jsonb, count => 100)";
     let mut batch: Option<Value> = None;
     for expected in [100, 100, 50] {
-        batch = scalar(&mut q.admin, sql, &[&name, &batch]);
+        batch = scalar(&mut q.admin, sql, &[&q.name, &batch]);
         let tasks = batch.as_ref().and_then(Value::as_array).expect("an array");
         assert_eq!(tasks.len(), expected);
         assert!(tasks.iter().all(|task| task["status"] == "T"));
         q.assert_tasks(&[("taken", expected as i64)]);
     }
-    batch = scalar(&mut q.admin, sql, &[&name, &batch]);
+    batch = scalar(&mut q.admin, sql, &[&q.name, &batch]);
     assert_eq!(batch, None);
     q.assert_tasks(&[("total", 0)]);
     assert_eq!((q.calls("take"), q.calls("ack")), (250, 250));

@@ -191,9 +191,8 @@ fn an_evicted_queue_that_another_session_changes() {
     let others = others();
     let mut q = Queue::new("evicted");
     let mut c = forgetful(&q);
-    let name = q.name.clone();
     for feature in ["buried", "priority", "tube"] {
-        put(&mut c, &name, 1);
+        put(&mut c, &q.name, 1);
         for other in &others {
             put(&mut c, &other.name, 1);
         }
@@ -203,9 +202,9 @@ fn an_evicted_queue_that_another_session_changes() {
     let task: Value = scalar(
         &mut c,
         "SELECT xqueue.put($1::text, '{\"priority\": -1, \"tube\": \"a\"}')",
-        &[&name],
+        &[&q.name],
     );
     assert_eq!((&task["tube"], &task["tube_note"]), (&json!("a"), &json!("none")));
-    assert_eq!(ids(&take(&mut c, &name, "0", 1)), [id(&task)]);
-    values(&mut c, "SELECT xqueue.bury($1::text, $2::bigint)", &[&name, &id(&task)]);
+    assert_eq!(ids(&take(&mut c, &q.name, "0", 1)), [id(&task)]);
+    values(&mut c, "SELECT xqueue.bury($1::text, $2::bigint)", &[&q.name, &id(&task)]);
 }

@@ -40,8 +40,7 @@ fn an_identity_added_to_a_table_with_rows_goes_on_after_the_greatest_key() {
     q.upgrade(&json!({"features": {"id": "auto_increment"}}));
     assert_eq!(ids(&q.ask("SELECT xqueue.put('{q}', '[{}, {}]')")), [42, 43]);
     q.sql("INSERT INTO {q} DEFAULT VALUES");
-    let name = q.name.clone();
-    assert_eq!(take_all(&mut q.admin, &name), [3, 7, 41, 42, 43, 44]);
+    assert_eq!(take_all(&mut q.admin, &q.name), [3, 7, 41, 42, 43, 44]);
 }
 
 #[test]
@@ -119,15 +118,14 @@ fn a_key_of_time64_is_the_clock_in_microseconds() {
 fn plain_insert_and_copy_and_arrays_get_keys_of_time64_too() {
     let mut q = queue(PLAIN, "time64");
     q.sql(r#"INSERT INTO {q} (payload) SELECT jsonb_build_object('n', n) FROM generate_series(1, 50) n"#);
-    let name = q.name.clone();
     let lines: String = (51..=100).map(|n| format!("{{\"n\": {n}}}\n")).collect();
-    copy(&mut q.admin, &name, &lines);
+    copy(&mut q.admin, &q.name, &lines);
     q.sql(r#"SELECT xqueue.put('{q}', '[{"payload": {"n": 101}}, {"payload": {"n": 102}}]')"#);
     q.sql(r#"SELECT xqueue.put(jsonb_populate_record(NULL::{q}, '{"payload": {"n": 103}}'))"#);
     let keys = keys(&mut q);
     assert_eq!(keys.len(), 103);
     assert_rising(&keys);
-    assert_eq!(take_all(&mut q.admin, &name), keys, "taken in the order of arrival");
+    assert_eq!(take_all(&mut q.admin, &q.name), keys, "taken in the order of arrival");
 }
 
 #[test]
@@ -148,8 +146,7 @@ fn uuids_are_made_for_columns_of_type_uuid_and_text() {
         let mut q = queue(&format!("id {column} PRIMARY KEY, payload jsonb"), "uuid");
         q.sql("SELECT xqueue.put('{q}', '[{}, {}]')");
         q.sql("INSERT INTO {q} DEFAULT VALUES");
-        let name = q.name.clone();
-        copy(&mut q.admin, &name, "{}\n");
+        copy(&mut q.admin, &q.name, "{}\n");
         let valid = q.ask_one("SELECT to_jsonb(count(DISTINCT id::text::uuid)) FROM {q}");
         assert_eq!(valid, json!(4), "{column}");
     }
@@ -211,8 +208,7 @@ fn where_a_key_is_required_a_put_without_one_is_refused_in_every_form() {
     q.sql(r#"SELECT xqueue.put('{q}', '{"id": 5}')"#);
     q.sql(r#"SELECT xqueue.put('{q}', '[{"id": 6}, {"id": 7, "payload": {}}]')"#);
     q.sql(r#"SELECT xqueue.put(jsonb_populate_record(NULL::{q}, '{"id": 8}'))"#);
-    let name = q.name.clone();
-    assert_eq!(take_all(&mut q.admin, &name), [5, 6, 7, 8]);
+    assert_eq!(take_all(&mut q.admin, &q.name), [5, 6, 7, 8]);
 }
 
 #[test]
@@ -291,10 +287,9 @@ fn a_function_that_is_not_there_or_unfit_is_refused() {
 #[test]
 fn the_kind_of_keys_can_be_switched_while_the_queue_is_in_use() {
     let mut q = Queue::with("ids", PLAIN, &json!({"features": {"id": "required"}}));
-    let name = q.name.clone();
     q.sql(r#"SELECT xqueue.put('{q}', '{"id": 10}')"#);
     let mut consumer = q.client();
-    assert_eq!(take_all(&mut consumer, &name), [10]);
+    assert_eq!(take_all(&mut consumer, &q.name), [10]);
 
     q.upgrade(&json!({"features": {"id": "auto_increment"}}));
     assert_eq!(ids(&q.ask("SELECT xqueue.put('{q}', '{}')")), [11]);
@@ -312,7 +307,7 @@ fn the_kind_of_keys_can_be_switched_while_the_queue_is_in_use() {
     q.fails("INSERT INTO {q} DEFAULT VALUES", "23502", "id");
 
     // A session that had taken a task before still has it.
-    assert_eq!(ids(&ask(&mut consumer, &name, "SELECT xqueue.ack('{q}', 10)")), [10]);
+    assert_eq!(ids(&ask(&mut consumer, &q.name, "SELECT xqueue.ack('{q}', 10)")), [10]);
 }
 
 #[test]
@@ -367,6 +362,5 @@ fn a_role_without_other_rights_puts_into_a_queue_with_keys_of_time64() {
     q.sql(&format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {{q}} TO {}", role.name));
     let mut client = role.client();
     assert!(pid(&mut client) > 0);
-    let name = q.name.clone();
-    assert_eq!(ask(&mut client, &name, "SELECT xqueue.put('{q}', '{}')").len(), 1);
+    assert_eq!(ask(&mut client, &q.name, "SELECT xqueue.put('{q}', '{}')").len(), 1);
 }

@@ -20,14 +20,12 @@ fn queue(features: &str) -> Queue {
 fn taken(features: &str, count: i64) -> Queue {
     let mut q = queue(features);
     q.sql(&format!("INSERT INTO {{q}} SELECT FROM generate_series(1, {count})"));
-    let name = q.name.clone();
-    assert_eq!(take_all(&mut q.admin, &name).len() as i64, count);
+    assert_eq!(take_all(&mut q.admin, &q.name).len() as i64, count);
     q
 }
 
 fn state(q: &mut Queue, id: i64) -> Option<String> {
-    let name = q.name.clone();
-    status(&mut q.admin, &name, id)
+    status(&mut q.admin, &q.name, id)
 }
 
 #[test]
@@ -38,8 +36,7 @@ fn an_acked_task_is_kept_with_what_the_ack_says_of_it() {
     let expected = (&json!("D"), &json!(100), &json!({"ok": true}), &json!(null));
     assert_eq!((&done["status"], &done["progress"], &done["payload"], &done["owner"]), expected);
     assert_eq!(ids(&q.ask("SELECT xqueue.ack('{q}', ARRAY[2, 3])")), [2, 3]);
-    let name = q.name.clone();
-    assert!(take_all(&mut q.admin, &name).is_empty());
+    assert!(take_all(&mut q.admin, &q.name).is_empty());
     q.assert_tasks(&[("done", 3), ("total", 3)]);
     assert_eq!((q.calls("ack"), q.transition("T-D")), (3, 3));
     refused(
@@ -148,8 +145,7 @@ fn a_restart_wakes_a_waiting_consumer() {
 #[test]
 fn a_task_that_is_not_taken_is_switched_to_every_state_the_queue_has() {
     let mut q = queue(ALL);
-    let name = q.name.clone();
-    put(&mut q.admin, &name, 1);
+    put(&mut q.admin, &q.name, 1);
     for (to, expected) in [
         ("'B'", "B"),
         ("'ready'", "R"),
@@ -176,7 +172,7 @@ fn a_task_that_is_not_taken_is_switched_to_every_state_the_queue_has() {
         ],
     );
     let mut consumer = q.client();
-    assert_eq!(take_all(&mut consumer, &name), [1]);
+    assert_eq!(take_all(&mut consumer, &q.name), [1]);
     let words = format!("task 1 is taken by {}", pid(&mut consumer));
     q.fails("SELECT xqueue.switch('{q}', 1, 'R')", "55006", &words);
 }
@@ -276,14 +272,13 @@ fn a_done_task_that_is_converted_to_ready_does_not_expire_at_once() {
     ] {
         let ttl = if ttl == "true" { json!(true) } else { json!(ttl) };
         let mut q = queue(&json!({"keep": true, "ttl": ttl}).to_string());
-        let name = q.name.clone();
-        put(&mut q.admin, &name, 1);
-        take_all(&mut q.admin, &name);
+        put(&mut q.admin, &q.name, 1);
+        take_all(&mut q.admin, &q.name);
         q.sql("SELECT xqueue.ack('{q}', 1)");
         q.sql("UPDATE {q} SET expires = now() - interval '1 day'");
         q.upgrade(&json!({"features": {"keep": false}, "convert": {"D": "R"}}));
         assert!(q.holds(1, lives), "with ttl {ttl}");
-        assert_eq!(take_all(&mut q.admin, &name), [1]);
+        assert_eq!(take_all(&mut q.admin, &q.name), [1]);
     }
 }
 

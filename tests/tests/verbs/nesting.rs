@@ -26,8 +26,7 @@ fn hook(q: &mut Queue, body: &str) {
 fn refused(q: &mut Queue, sql: &str) {
     q.sql(STACK);
     let error = q.fails(sql, "54001", "nested too deep in queue");
-    let name = q.name.clone();
-    assert!(error.message().contains(&name), "{error:?}");
+    assert!(error.message().contains(&q.name), "{error:?}");
     assert!(error.detail().is_some() && error.hint().is_some(), "{error:?}");
     // The session has forgotten it.
     q.assert_tasks(&[("total", 0)]);

@@ -36,9 +36,8 @@ fn the_loop() {
 #[test]
 fn the_timeout_gives_null() {
     let mut q = Queue::new("next");
-    let name = q.name.clone();
-    assert_eq!(next(&mut q.admin, &name, "0", None), None);
-    assert_eq!(next(&mut q.admin, &name, "20ms", None), None);
+    assert_eq!(next(&mut q.admin, &q.name, "0", None), None);
+    assert_eq!(next(&mut q.admin, &q.name, "20ms", None), None);
     q.wait_for_consumers(0);
 }
 
@@ -144,8 +143,7 @@ fn its_wake_up_goes_on_when_its_client_dies() {
 #[test]
 fn inside_a_transaction_block() {
     let mut q = Queue::new("next");
-    let name = q.name.clone();
-    let id = put(&mut q.admin, &name, 1);
+    let id = put(&mut q.admin, &q.name, 1);
     q.sql("BEGIN");
     let sql = call(&q, "1s");
     match try_sql(&mut q.admin, &sql) {
@@ -156,7 +154,7 @@ fn inside_a_transaction_block() {
         }
     }
     q.sql("ROLLBACK");
-    assert_eq!(status(&mut q.admin, &name, id).as_deref(), Some("R"), "all or nothing");
+    assert_eq!(status(&mut q.admin, &q.name, id).as_deref(), Some("R"), "all or nothing");
 }
 
 #[test]

@@ -188,15 +188,14 @@ fn a_take_passes_over_what_jsonb_cannot_hold() {
                     error.contains("cannot be delivered as jsonb"),
                     "{shape:?} {company}: {error}"
                 );
-                let name = q.name.clone();
                 // There is nothing else: as if the queue were empty.
                 assert!(
-                    taken(&mut c, &name, "SELECT xqueue.take('{q}', '20 ms', count => 5)")
+                    taken(&mut c, &q.name, "SELECT xqueue.take('{q}', '20 ms', count => 5)")
                         .is_empty()
                 );
                 // As rows they are taken, first come first served.
                 let rows = "SELECT to_jsonb(id) FROM xqueue.take(NULL::{q}, count => 9)";
-                assert_eq!(ask(&mut c, &name, rows).len(), 3, "{shape:?} {company}");
+                assert_eq!(ask(&mut c, &q.name, rows).len(), 3, "{shape:?} {company}");
                 verbs_do_not_need_jsonb(&mut q, &mut c, shape);
                 drop_functions(&mut q);
             }
@@ -206,13 +205,12 @@ fn a_take_passes_over_what_jsonb_cannot_hold() {
 
 /// Each verb does its work with tasks that jsonb cannot hold, and shows what it can.
 fn verbs_do_not_need_jsonb(q: &mut Queue, c: &mut Client, (key, features): (&str, &str)) {
-    let name = q.name.clone();
     let id = |id: i64| match key.contains("part") {
         true => format!("ROW({id}, 1)"),
         false => id.to_string(),
     };
     let shown = |c: &mut Client, sql: String| {
-        let task = &ask(c, &name, &sql)[0];
+        let task = &ask(c, &q.name, &sql)[0];
         assert_eq!((&task["doc"], &task["payload"]), (&Value::Null, &json!("good")), "{sql}");
     };
     shown(c, format!("SELECT xqueue.peek('{{q}}', {})", id(1)));
@@ -303,13 +301,12 @@ fn a_task_whose_state_a_trigger_keeps_is_left_unchanged() {
     ];
     let mut q = queue(("id bigint PRIMARY KEY", FEATURES), "");
     for (state, verb) in verbs {
-        let name = q.name.clone();
         q.sql(&format!(
             "INSERT INTO {{q}} (id, status, owner, payload)
              VALUES (1, '{state}', CASE '{state}' WHEN 'T' THEN xqueue.identify() END, 'bad')"
         ));
         q.sql(REFUSALS[3].0);
-        let sql = format!("SELECT xqueue.{verb}").replace("{q}", &name);
+        let sql = format!("SELECT xqueue.{verb}").replace("{q}", &q.name);
         expect_error(&mut q.admin, &sql, "55000", "task 1 was left unchanged");
         q.sql("DROP TRIGGER b_keeps ON {q}; DELETE FROM {q}");
     }

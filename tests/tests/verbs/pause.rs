@@ -12,15 +12,14 @@ fn paused_until(q: &mut Queue) -> Value {
 #[test]
 fn nothing_is_taken_and_all_else_goes_on() {
     let mut q = Queue::new("pause");
-    let name = q.name.clone();
     let mut c = q.client();
     for number in 1..=3 {
-        put(&mut q.admin, &name, number);
+        put(&mut q.admin, &q.name, number);
     }
-    assert_eq!(take(&mut c, &name, "0", 1).len(), 1);
+    assert_eq!(take(&mut c, &q.name, "0", 1).len(), 1);
     q.sql("SELECT xqueue.pause('{q}')");
-    assert!(take(&mut c, &name, "0", 1).is_empty());
-    assert!(take(&mut c, &name, "20ms", 1).is_empty());
+    assert!(take(&mut c, &q.name, "0", 1).is_empty());
+    assert!(take(&mut c, &q.name, "20ms", 1).is_empty());
     assert!(q.ask("SELECT xqueue.take('{q}', id => 2)").is_empty());
     assert!(q.ask("SELECT to_jsonb(t) FROM xqueue.take(NULL::{q}) AS t").is_empty());
     assert_eq!(paused_until(&mut q), "infinity");
@@ -29,12 +28,12 @@ fn nothing_is_taken_and_all_else_goes_on() {
         q.ask_one("SELECT t FROM xqueue.stats() t WHERE t->>'queue' LIKE '%{q}'")["paused_until"],
         "infinity"
     );
-    assert_eq!(put(&mut c, &name, 4), 4);
-    assert_eq!(release(&mut c, &name, 1).len(), 1);
+    assert_eq!(put(&mut c, &q.name, 4), 4);
+    assert_eq!(release(&mut c, &q.name, 1).len(), 1);
     q.sql("SELECT xqueue.delete('{q}', 4)");
     q.assert_tasks(&[("ready", 3), ("taken", 0)]);
     q.sql("SELECT xqueue.resume('{q}')");
-    assert_eq!(take_all(&mut c, &name), [1, 2, 3]);
+    assert_eq!(take_all(&mut c, &q.name), [1, 2, 3]);
     assert_eq!((paused_until(&mut q), q.stats().get("paused_until")), (Value::Null, None));
     // It is not paused: nothing happens.
     q.sql("SELECT xqueue.resume(NULL::{q})");
@@ -74,18 +73,17 @@ fn resume_wakes_the_consumers_that_have_waited_longest() {
     alone();
     let database = Database::new("pause");
     let mut q = Queue::new_in(&database.name, "pause");
-    let name = q.name.clone();
     q.sql("SELECT xqueue.pause('{q}')");
     let [first, second] = [Waiter::take(&mut q), Waiter::take(&mut q)];
     let worker = Stopped::worker(&mut q.admin);
-    put(&mut q.admin, &name, 1);
+    put(&mut q.admin, &q.name, 1);
     // The first has been woken, has looked, and stands in its old place again.
     q.wait_for_consumers(2);
     q.sql("SELECT xqueue.resume('{q}')");
     let kept = first.join();
     assert_eq!(id(&kept.result.as_ref().expect("a task")[0]), 1);
     wait_until("the second waits on", || is_waiting(&mut q.admin, second.pid));
-    put(&mut q.admin, &name, 2);
+    put(&mut q.admin, &q.name, 2);
     let other = second.join();
     assert_eq!(id(&other.result.as_ref().expect("a task")[0]), 2);
     drop(worker);
@@ -94,10 +92,9 @@ fn resume_wakes_the_consumers_that_have_waited_longest() {
 #[test]
 fn a_later_pause_takes_the_place_of_an_earlier_one() {
     let mut q = Queue::new("pause");
-    let name = q.name.clone();
     q.sql("SELECT xqueue.pause('{q}', '1 day')");
     let waiter = Waiter::take(&mut q);
-    put(&mut q.admin, &name, 1);
+    put(&mut q.admin, &q.name, 1);
     q.sql("SELECT xqueue.pause('{q}')");
     assert_eq!(paused_until(&mut q), "infinity");
     q.sql("SELECT xqueue.pause('{q}', '100 ms')");

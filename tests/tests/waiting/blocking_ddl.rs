@@ -25,8 +25,7 @@ fn drop_table_rolled_back() {
     let mut q = Queue::new("ddl");
     let waiter = Waiter::take(&mut q);
     ddl(&mut q, "BEGIN; DROP TABLE {q}; ROLLBACK");
-    let name = q.name.clone();
-    let id = put(&mut q.admin, &name, 1);
+    let id = put(&mut q.admin, &q.name, 1);
     assert_eq!(xqueue_tests::id(&waiter.task().1), id);
 }
 
@@ -101,40 +100,37 @@ fn downgrade_ends_the_wait_or_refuses() {
 #[test]
 fn truncate() {
     let mut q = Queue::new("ddl");
-    let name = q.name.clone();
     let waiter = Waiter::take(&mut q);
     ddl(&mut q, "TRUNCATE {q}");
     q.assert_tasks(&[("total", 0)]);
-    put(&mut q.admin, &name, 1);
+    put(&mut q.admin, &q.name, 1);
     waiter.task();
 }
 
 #[test]
 fn vacuum_full_cluster_and_reindex() {
     let mut q = Queue::new("ddl");
-    let name = q.name.clone();
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 300)");
-    assert_eq!(take_all(&mut q.admin, &name).len(), 300);
+    assert_eq!(take_all(&mut q.admin, &q.name).len(), 300);
     let waiter = Waiter::take(&mut q);
     for command in
         ["VACUUM FULL {q}", "CLUSTER {q} USING {q}_pkey", "REINDEX TABLE {q}", "ANALYZE {q}"]
     {
         q.sql(command);
     }
-    put(&mut q.admin, &name, 1);
+    put(&mut q.admin, &q.name, 1);
     waiter.task();
 }
 
 #[test]
 fn add_column_with_the_jsonb_form() {
     let mut q = Queue::new("ddl");
-    let name = q.name.clone();
     let waiter = Waiter::take(&mut q);
     ddl(&mut q, "ALTER TABLE {q} ADD COLUMN extra text NOT NULL DEFAULT 'new'");
-    put(&mut q.admin, &name, 1);
+    put(&mut q.admin, &q.name, 1);
     let (mut client, task) = waiter.task();
     assert_eq!(task["extra"], json!("new"));
-    assert_eq!(ack(&mut client, &name, id(&task))[0]["extra"], json!("new"));
+    assert_eq!(ack(&mut client, &q.name, id(&task))[0]["extra"], json!("new"));
 }
 
 /// The rows of a running statement have the columns it was planned with: a right row or a clear error.
@@ -203,10 +199,9 @@ fn rename_of_table_schema_and_columns() {
 #[test]
 fn upgrade_again_while_consumers_wait_and_hold() {
     let mut q = Queue::with("ddl", "id bigserial PRIMARY KEY, payload jsonb", &json!({}));
-    let name = q.name.clone();
     let mut holder = q.client();
-    let held = put(&mut holder, &name, 1);
-    take_all(&mut holder, &name);
+    let held = put(&mut holder, &q.name, 1);
+    take_all(&mut holder, &q.name);
     let waiter = Waiter::take(&mut q);
     q.sql("SET lock_timeout = '10s'");
     let definition = q.upgrade(&json!({"features": {"delayed": true}}));
@@ -214,22 +209,21 @@ fn upgrade_again_while_consumers_wait_and_hold() {
     q.upgrade(&json!({}));
     wait_until("the wait goes on", || is_waiting(&mut q.admin, waiter.pid));
     assert_eq!(
-        status(&mut q.admin, &name, held).as_deref(),
+        status(&mut q.admin, &q.name, held).as_deref(),
         Some("T"),
         "a task stays with its consumer"
     );
     q.sql("SELECT xqueue.put('{q}', '{}', '50ms')");
     waiter.task();
-    assert_eq!(ack(&mut holder, &name, held).len(), 1);
+    assert_eq!(ack(&mut holder, &q.name, held).len(), 1);
 }
 
 #[test]
 fn create_index() {
     let mut q = Queue::new("ddl");
-    let name = q.name.clone();
     let waiter = Waiter::take(&mut q);
     ddl(&mut q, "CREATE INDEX ON {q} (payload)");
-    put(&mut q.admin, &name, 1);
+    put(&mut q.admin, &q.name, 1);
     waiter.task();
 }
 

@@ -16,14 +16,13 @@ fn alive(c: &mut Client, pid: i32) -> bool {
 fn nothing_taken_and_next_is_served(q: &mut Queue, gone: i32) {
     q.wait_for_consumers(0);
     assert!(!is_waiting(&mut q.admin, gone));
-    let name = q.name.clone();
-    let id = put(&mut q.admin, &name, 1);
-    assert_eq!(status(&mut q.admin, &name, id).as_deref(), Some("R"));
+    let id = put(&mut q.admin, &q.name, 1);
+    assert_eq!(status(&mut q.admin, &q.name, id).as_deref(), Some("R"));
     q.assert_tasks(&[("ready", 1), ("taken", 0), ("total", 1)]);
-    assert_eq!(take_all(&mut q.admin, &name), [id]);
-    ack(&mut q.admin, &name, id);
+    assert_eq!(take_all(&mut q.admin, &q.name), [id]);
+    ack(&mut q.admin, &q.name, id);
     let next = Waiter::take(q);
-    let id = put(&mut q.admin, &name, 2);
+    let id = put(&mut q.admin, &q.name, 2);
     assert_eq!(xqueue_tests::id(&next.task().1), id);
 }
 
@@ -37,9 +36,8 @@ fn statement_timeout() {
     let (mut c, error) = waiter.error();
     assert_eq!(error.code().code(), "57014");
     nothing_taken_and_next_is_served(&mut q, pid);
-    let name = q.name.clone();
     // The session goes on.
-    take(&mut c, &name, "10ms", 1);
+    take(&mut c, &q.name, "10ms", 1);
 }
 
 #[test]
@@ -52,9 +50,8 @@ fn cancel() {
     let (mut c, error) = waiter.error();
     assert_eq!(error.code().code(), "57014");
     nothing_taken_and_next_is_served(&mut q, pid);
-    let name = q.name.clone();
-    put(&mut c, &name, 3);
-    assert_eq!(take(&mut c, &name, "10s", 1).len(), 1, "the session goes on");
+    put(&mut c, &q.name, 3);
+    assert_eq!(take(&mut c, &q.name, "10s", 1).len(), 1, "the session goes on");
 }
 
 #[test]

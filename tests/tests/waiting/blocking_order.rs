@@ -7,13 +7,12 @@ use xqueue_tests::*;
 #[test]
 fn a_take_that_does_not_wait() {
     let mut q = Queue::new("order");
-    let name = q.name.clone();
-    assert!(take(&mut q.admin, &name, "0", 1).is_empty());
-    assert!(take(&mut q.admin, &name, "30 milliseconds", 1).is_empty(), "the timeout ran out");
-    let first = put(&mut q.admin, &name, 1);
-    let second = put(&mut q.admin, &name, 2);
-    assert_eq!(ids(&take(&mut q.admin, &name, "30s", 1)), [first]);
-    assert_eq!(ids(&take(&mut q.admin, &name, "0", 5)), [second]);
+    assert!(take(&mut q.admin, &q.name, "0", 1).is_empty());
+    assert!(take(&mut q.admin, &q.name, "30 milliseconds", 1).is_empty(), "the timeout ran out");
+    let first = put(&mut q.admin, &q.name, 1);
+    let second = put(&mut q.admin, &q.name, 2);
+    assert_eq!(ids(&take(&mut q.admin, &q.name, "30s", 1)), [first]);
+    assert_eq!(q.takes(5), [second]);
     q.assert_tasks(&[("taken", 2), ("total", 2)]);
 }
 
@@ -21,10 +20,9 @@ fn a_take_that_does_not_wait() {
 fn waiters_are_served_in_the_order_they_came() {
     let mut q = Queue::new("order");
     let waiters: Vec<Waiter> = (0..6).map(|_| Waiter::take(&mut q)).collect();
-    let name = q.name.clone();
     let mut done = Vec::new();
     for waiter in waiters {
-        let id = put(&mut q.admin, &name, 1);
+        let id = put(&mut q.admin, &q.name, 1);
         let (client, task) = waiter.task();
         assert_eq!(xqueue_tests::id(&task), id);
         done.push(client);
@@ -55,7 +53,6 @@ fn a_waiter_that_was_served_queues_up_again_at_the_end() {
 #[test]
 fn fewer_tasks_than_waiters() {
     let mut q = Queue::new("order");
-    let name = q.name.clone();
     let waiters: Vec<Waiter> = (0..9).map(|_| Waiter::take(&mut q)).collect();
     q.sql("SELECT xqueue.put('{q}', '[{}, {}, {}, {}]')");
     wait_until("four are served", || waiters.iter().filter(|w| w.finished()).count() >= 4);
@@ -69,7 +66,7 @@ fn fewer_tasks_than_waiters() {
     q.assert_tasks(&[("taken", 9), ("total", 9)]);
     drop(held);
     q.wait_for("ready", 9);
-    assert_eq!(take_all(&mut q.admin, &name).len(), 9);
+    assert_eq!(take_all(&mut q.admin, &q.name).len(), 9);
 }
 
 #[test]
@@ -170,15 +167,14 @@ fn takers_that_do_not_wait_share_without_a_double() {
 #[test]
 fn a_released_task_returns_to_its_old_place() {
     let mut q = Queue::new("order");
-    let name = q.name.clone();
-    let all: Vec<i64> = (0..4).map(|n| put(&mut q.admin, &name, n)).collect();
-    let first = ids(&take(&mut q.admin, &name, "0", 2));
+    let all: Vec<i64> = (0..4).map(|n| put(&mut q.admin, &q.name, n)).collect();
+    let first = q.takes(2);
     assert_eq!(first, all[..2]);
-    release(&mut q.admin, &name, all[0]);
-    assert_eq!(ids(&take(&mut q.admin, &name, "0", 1)), [all[0]]);
+    release(&mut q.admin, &q.name, all[0]);
+    assert_eq!(q.takes(1), [all[0]]);
     // A task put with a smaller key later than the others comes first as well.
     q.sql("INSERT INTO {q} (id) VALUES (-5)");
-    assert_eq!(take_all(&mut q.admin, &name), [-5, all[2], all[3]]);
+    assert_eq!(take_all(&mut q.admin, &q.name), [-5, all[2], all[3]]);
 }
 
 #[test]

@@ -63,8 +63,7 @@ fn release_by_another_session() {
     let mut holder = q.client();
     let id = xqueue_tests::put(&mut holder, &q.name, 1);
     assert_eq!(take_all(&mut holder, &q.name), [id]);
-    let name = q.name.clone();
-    woken_by(&mut q, |_| assert_eq!(release(&mut holder, &name, id).len(), 1));
+    woken_by(&mut q, |q| assert_eq!(release(&mut holder, &q.name, id).len(), 1));
 }
 
 #[test]

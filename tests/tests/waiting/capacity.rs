@@ -48,9 +48,8 @@ fn every_state_counts() {
     q.sql("SELECT xqueue.put('{q}', '{}', '1h')");
     q.sql("INSERT INTO {q} (status) VALUES ('R'), ('B'), ('D')");
     assert_eq!(q.puts(2), 2);
-    let name = q.name.clone();
-    let taken = take(&mut q.admin, &name, "0", 2);
-    ack(&mut q.admin, &name, id(&taken[0]));
+    let taken = take(&mut q.admin, &q.name, "0", 2);
+    ack(&mut q.admin, &q.name, id(&taken[0]));
     q.assert_tasks(&[("taken", 1), ("zombie", 1), ("done", 1), ("buried", 1), ("waiting", 1)]);
     q.assert_tasks(&[("ready", 1), ("total", 6)]);
     assert_eq!(q.puts(1), 0);

@@ -14,7 +14,6 @@ fn number(task: &Value) -> i64 {
 #[test]
 fn a_producer_is_woken_by_whatever_makes_room() {
     let mut q = Queue::limited("room", 1, 1);
-    let name = q.name.clone();
     let makers = [
         "SELECT xqueue.ack('{q}', (t->>'id')::bigint) FROM xqueue.take('{q}') AS t",
         "SELECT xqueue.delete('{q}', id) FROM {q}",
@@ -32,7 +31,7 @@ fn a_producer_is_woken_by_whatever_makes_room() {
     for end in ["ROLLBACK TO s", "ROLLBACK"] {
         let mut other = q.client();
         other.batch_execute("BEGIN; SAVEPOINT s").unwrap();
-        put(&mut other, &name, 1);
+        put(&mut other, &q.name, 1);
         let producer = Waiter::put(&mut q, &numbered(2));
         other.batch_execute(end).unwrap();
         assert_eq!(producer.tasks().len(), 1, "{end}");
@@ -188,7 +187,6 @@ fn waiting_consumers_are_shown() {
 #[test]
 fn consumers_and_producers_wait_in_one_queue() {
     let mut q = Queue::limited("room", 2, 0);
-    let name = q.name.clone();
     q.sql("INSERT INTO {q} (status) VALUES ('B'), ('B')");
     let consumer = Waiter::take(&mut q);
     let producer = Waiter::put(&mut q, &numbered(1));
@@ -197,7 +195,7 @@ fn consumers_and_producers_wait_in_one_queue() {
     let (mut client, task) = consumer.task();
     assert_eq!(number(&task), 1);
     let producer = Waiter::put(&mut q, &numbered(2));
-    ack(&mut client, &name, id(&task));
+    ack(&mut client, &q.name, id(&task));
     assert_eq!(producer.tasks().len(), 1);
 }
 

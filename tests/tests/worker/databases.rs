@@ -53,9 +53,8 @@ fn the_extension_comes_goes_and_comes_again() {
         let mut c = database.client();
         c.batch_execute("CREATE EXTENSION xqueue").unwrap();
         let mut q = Queue::new_in(&database.name, "ext");
-        let name = q.name.clone();
         worker_works(&mut q);
-        take_all(&mut q.admin, &name);
+        take_all(&mut q.admin, &q.name);
         q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");
         q.sql("SET lock_timeout = '15s'; DROP EXTENSION xqueue CASCADE");
         q.abandon();

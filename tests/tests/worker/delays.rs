@@ -58,32 +58,30 @@ fn release_with_a_delay() {
 #[test]
 fn an_earlier_runat_wakes_the_worker() {
     let mut q = Queue::new("delay");
-    let name = q.name.clone();
     q.sql("SELECT xqueue.put('{q}', '{}', '2 hours')");
     q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");
     q.sql(
         "INSERT INTO {q} (id, status, runat) VALUES (100, 'W', now() + interval '70 milliseconds')",
     );
-    assert_eq!(ids(&take(&mut q.admin, &name, "30s", 1)), [100]);
+    assert_eq!(ids(&take(&mut q.admin, &q.name, "30s", 1)), [100]);
     // Brought forward by hand, in a transaction that takes its time to commit.
     q.sql("BEGIN; UPDATE {q} SET runat = now() WHERE id = 1");
     q.sql("COMMIT");
-    assert_eq!(ids(&take(&mut q.admin, &name, "30s", 1)), [1]);
+    assert_eq!(ids(&take(&mut q.admin, &q.name, "30s", 1)), [1]);
     // In a savepoint that was released, and by a prepared transaction.
     q.sql("BEGIN; SAVEPOINT s; UPDATE {q} SET runat = now() WHERE id = 2; RELEASE s; COMMIT");
-    assert_eq!(ids(&take(&mut q.admin, &name, "30s", 1)), [2]);
+    assert_eq!(ids(&take(&mut q.admin, &q.name, "30s", 1)), [2]);
     q.sql("BEGIN; SELECT xqueue.put('{q}', '{\"id\": 200}', '1 millisecond'); PREPARE TRANSACTION '{q}'");
     q.sql("COMMIT PREPARED '{q}'");
-    assert_eq!(ids(&take(&mut q.admin, &name, "30s", 1)), [200]);
+    assert_eq!(ids(&take(&mut q.admin, &q.name, "30s", 1)), [200]);
 }
 
 #[test]
 fn a_later_runat_is_heard_too() {
     let mut q = Queue::new("delay");
-    let name = q.name.clone();
     q.sql("SELECT xqueue.put('{q}', '{\"id\": 1}', '300 milliseconds'); UPDATE {q} SET runat = now() + interval '1 hour'");
     q.sql("SELECT xqueue.put('{q}', '{\"id\": 2}', '400 milliseconds')");
-    assert_eq!(ids(&take(&mut q.admin, &name, "30s", 1)), [2]);
+    assert_eq!(ids(&take(&mut q.admin, &q.name, "30s", 1)), [2]);
     q.assert_tasks(&[("waiting", 1), ("taken", 1)]);
 }
 
@@ -129,16 +127,15 @@ fn ten_thousand_at_once() {
 #[test]
 fn a_poison_row_stops_no_other() {
     let (mut q, mut healthy) = (Queue::new("poison"), Queue::new("healthy"));
-    let name = q.name.clone();
     before_update(&mut q, "IF NEW.id = 500 THEN RAISE 'poison %', NEW.id; END IF");
     q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() FROM generate_series(1, 1200)");
     healthy.sql("SELECT xqueue.put('{q}', '[{}, {}]', '50 milliseconds')");
     healthy.wait_for("ready", 2);
     q.wait_for("ready", 1199);
-    assert_eq!(status(&mut q.admin, &name, 500).as_deref(), Some("W"));
+    assert_eq!(status(&mut q.admin, &q.name, 500).as_deref(), Some("W"));
     wait_until("the error is shown", || error_of(&mut q).contains("poison 500"));
     let at = "SELECT s ? 'error_at' FROM xqueue.stats($1::text) s";
-    assert!(scalar::<bool>(&mut q.admin, at, &[&name]));
+    assert!(scalar::<bool>(&mut q.admin, at, &[&q.name]));
     assert_eq!(error_of(&mut healthy), "");
     // Later ones pass as well, and so does the bad one when it is bad no longer.
     q.sql("SELECT xqueue.put('{q}', '{}', '30 milliseconds')");

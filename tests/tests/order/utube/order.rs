@@ -8,23 +8,23 @@ fn a_waiting_task_holds_up_no_other() {
     let name = q.name.clone();
     q.sql("SELECT xqueue.put('{q}', '{\"id\": 1, \"tube\": \"a\"}', delay => '1 day')");
     q.sql("INSERT INTO {q} (id, tube) VALUES (2, 'a'), (3, 'a')");
-    assert_eq!(taken(&mut q, 9), [2]);
+    assert_eq!(q.takes(9), [2]);
     q.sql("SELECT xqueue.release('{q}', 2, delay => '1 hour')");
-    assert_eq!(taken(&mut q, 9), [3], "its place is free while it waits");
+    assert_eq!(q.takes(9), [3], "its place is free while it waits");
     q.verify();
     q.sql("SELECT xqueue.restart('{q}', 2)");
-    assert!(taken(&mut q, 9).is_empty(), "one is in flight");
+    assert!(q.takes(9).is_empty(), "one is in flight");
     q.sql("SELECT xqueue.release('{q}', 3)");
-    assert_eq!(taken(&mut q, 9), [2], "it has come back to its place");
+    assert_eq!(q.takes(9), [2], "it has come back to its place");
     q.sql("SELECT xqueue.ack('{q}', 2); SELECT xqueue.take('{q}')");
     q.sql("SELECT xqueue.release('{q}', 3, delay => '50 milliseconds')");
     let sql = format!("SELECT xqueue.take('{name}', '30 s')");
     let (mut consumer, task) = Waiter::start(q.client(), &sql).task();
     assert_eq!(id(&task), 3, "whoever waits is woken when its delay is over");
     ack(&mut consumer, &name, 3);
-    assert!(taken(&mut q, 9).is_empty());
+    assert!(q.takes(9).is_empty());
     q.sql("UPDATE {q} SET status = 'R', runat = NULL WHERE id = 1");
-    assert_eq!(taken(&mut q, 9), [1], "by hand as well");
+    assert_eq!(q.takes(9), [1], "by hand as well");
 }
 
 /// Failing tasks are tried again in strict order.
@@ -32,12 +32,12 @@ fn a_waiting_task_holds_up_no_other() {
 fn a_waiting_task_keeps_those_behind_it_where_that_is_strict() {
     let mut q = strict_subqueues();
     q.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a'), (2, 'a')");
-    assert_eq!(taken(&mut q, 9), [1]);
+    assert_eq!(q.takes(9), [1]);
     q.sql("SELECT xqueue.release('{q}', 1, delay => '1 hour')");
-    assert!(taken(&mut q, 9).is_empty());
+    assert!(q.takes(9).is_empty());
     q.verify();
     q.sql("SELECT xqueue.restart('{q}', 1)");
-    assert_eq!(taken(&mut q, 9), [1]);
+    assert_eq!(q.takes(9), [1]);
     q.sql("SELECT xqueue.release('{q}', 1, delay => '50 milliseconds')");
     let name = q.name.clone();
     let sql = format!("SELECT xqueue.take('{name}', '30 s')");
@@ -45,9 +45,9 @@ fn a_waiting_task_keeps_those_behind_it_where_that_is_strict() {
     assert_eq!(id(&task), 1, "its delay is over");
     ack(&mut consumer, &name, 1);
     q.sql("SELECT xqueue.put('{q}', '{\"id\": 0, \"tube\": \"a\"}', delay => '1 hour')");
-    assert!(taken(&mut q, 9).is_empty(), "one that comes before it waits");
+    assert!(q.takes(9).is_empty(), "one that comes before it waits");
     q.sql("DELETE FROM {q} WHERE id = 0");
-    assert_eq!(taken(&mut q, 9), [2]);
+    assert_eq!(q.takes(9), [2]);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn how_strict_it_is_can_be_switched() {
         let shown = if strict { json!({"strict": true}) } else { json!(true) };
         assert_eq!(definition["features"]["utube"], shown, "{utube}");
         assert_eq!(indexes(&mut q), strict, "{utube}");
-        assert_eq!(taken(&mut q, 9), first, "{utube}");
+        assert_eq!(q.takes(9), first, "{utube}");
         q.verify();
         q.sql("SELECT xqueue.release(t) FROM {q} t WHERE status = 'T'");
     }
@@ -95,7 +95,7 @@ fn sub_queues_take_turns() {
     );
     let mut served = vec![];
     for _ in 0..60 {
-        let [task] = taken(&mut q, 1)[..] else { panic!("there are tasks") };
+        let [task] = q.takes(1)[..] else { panic!("there are tasks") };
         q.sql(&format!("SELECT xqueue.ack('{{q}}', {task})"));
         served.push(task);
     }
@@ -109,18 +109,18 @@ fn priority_comes_before_the_key() {
     let mut q =
         queue(r#"{"features": {"utube": {"strict": true}, "priority": true, "delayed": true}}"#);
     q.sql("INSERT INTO {q} (id, tube, priority) VALUES (1, 'a', 5), (2, 'a', 1), (3, 'a', 3)");
-    assert_eq!(taken(&mut q, 9), [2]);
+    assert_eq!(q.takes(9), [2]);
     q.sql("SELECT xqueue.ack('{q}', 2)");
-    assert_eq!(taken(&mut q, 9), [3]);
+    assert_eq!(q.takes(9), [3]);
     q.sql("SELECT xqueue.release('{q}', 3, delay => '1 hour')");
-    assert!(taken(&mut q, 9).is_empty());
+    assert!(q.takes(9).is_empty());
     q.sql("UPDATE {q} SET priority = 9 WHERE id = 3");
-    assert_eq!(taken(&mut q, 9), [1], "the one that waits stands behind it now");
+    assert_eq!(q.takes(9), [1], "the one that waits stands behind it now");
     q.sql("SELECT xqueue.ack('{q}', 1); INSERT INTO {q} (id, tube, priority) VALUES (5, 'b', 1), (4, 'b', 2)");
-    assert_eq!(taken(&mut q, 9), [5]);
+    assert_eq!(q.takes(9), [5]);
     q.sql("SELECT xqueue.ack('{q}', 5)");
     q.verify();
-    assert_eq!(taken(&mut q, 9), [4], "a smaller key, but a later turn");
+    assert_eq!(q.takes(9), [4], "a smaller key, but a later turn");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn expired_tasks_block_no_other() {
     let worker = Stopped::worker(&mut q.admin);
     q.sql("SELECT xqueue.put('{q}', '{\"id\": 1}', ttl => '1 ms', tube => 'a')");
     q.sql("SELECT xqueue.put('{q}', '{\"id\": 2}', tube => 'a')");
-    wait_until("task 1 is passed over", || taken(&mut q, 1) == [2]);
+    wait_until("task 1 is passed over", || q.takes(1) == [2]);
     drop(worker);
     q.wait_for("total", 1);
 }
@@ -161,12 +161,12 @@ fn labels_may_be_of_any_type_that_can_be_hashed() {
         q.sql("SELECT xqueue.take('{q}')");
         q.sql(&format!("INSERT INTO {{q}} (id, label) VALUES (1, {a}), (3, {b}), (5, NULL)"));
         q.sql("INSERT INTO {q} (id, label) SELECT id + 1, label FROM {q}");
-        let mut first = taken(&mut q, 9);
+        let mut first = q.takes(9);
         first.sort_unstable();
         assert_eq!(first, [1, 3, 5], "{column}");
         q.verify();
         q.sql("SELECT xqueue.ack('{q}', 1)");
-        assert_eq!(taken(&mut q, 9), [2], "{column}");
+        assert_eq!(q.takes(9), [2], "{column}");
         q.sql("SELECT xqueue.ack('{q}', 3)");
         let label = q.ask_one("SELECT to_jsonb(label::text) FROM {q} WHERE id = 4");
         assert_eq!(take_from(&mut q, label.as_str().unwrap()), [4], "{column}");
@@ -215,7 +215,7 @@ fn next_goes_through_a_sub_queue_in_order() {
 fn acks_come_before_the_take_in_one_call() {
     let mut q = subqueues();
     q.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a'), (2, 'a'), (3, 'b')");
-    assert_eq!(taken(&mut q, 9), [1, 3]);
+    assert_eq!(q.takes(9), [1, 3]);
     let next = q.ask("SELECT xqueue.take('{q}', done => '{1,3}'::bigint[], count => 9)");
     assert_eq!(ids(&next), [2]);
 }

@@ -175,9 +175,8 @@ fn with_triggers_that_are_off_when_it_ends() {
         }
         let session = own_session(&mut c);
         q.sql(&format!("UPDATE {{q}} SET status = 'T', owner = '{session}' WHERE id = 2"));
-        let name = q.name.clone();
         drop(c);
-        let mut is_ready = |id| status(&mut q.admin, &name, id).as_deref() == Some("R");
+        let mut is_ready = |id| status(&mut q.admin, &q.name, id).as_deref() == Some("R");
         wait_until("all tasks are back", || is_ready(1) && is_ready(2));
         q.abandon();
         q.sql("DROP TABLE {q}");

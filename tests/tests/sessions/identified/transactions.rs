@@ -44,10 +44,9 @@ fn a_long_transaction_blocks_no_other() {
     second.batch_execute("SET statement_timeout = '10s'").unwrap();
     join(&mut second, &session);
     assert_eq!(ack(&mut second, &q.name, id).len(), 1);
-    let name = q.name.clone();
     let mut third = q.client();
-    put(&mut third, &name, 2);
-    take_all(&mut third, &name);
+    put(&mut third, &q.name, 2);
+    take_all(&mut third, &q.name);
     drop(third);
     q.wait_for("ready", 1);
     first.batch_execute("ROLLBACK").unwrap();
@@ -73,11 +72,10 @@ fn an_opening_that_is_rolled_back() {
 #[test]
 fn joined_in_a_transaction_that_is_rolled_back() {
     let mut q = Queue::new("session");
-    let name = q.name.clone();
     let (mut first, mut second) = (q.client(), q.client());
     let session = identity(&mut first);
-    put(&mut first, &name, 1);
-    take_all(&mut first, &name);
+    put(&mut first, &q.name, 1);
+    take_all(&mut first, &q.name);
     second.batch_execute("BEGIN").unwrap();
     join(&mut second, &session);
     second.batch_execute("ROLLBACK").unwrap();
@@ -85,7 +83,7 @@ fn joined_in_a_transaction_that_is_rolled_back() {
     drop(first);
     let sql = "SELECT count(*) FROM xqueue.session_connections() c WHERE c->>'session' = $1";
     wait_until("the first has left", || scalar::<i64>(&mut q.admin, sql, &[&session]) == 1);
-    assert_eq!(take(&mut q.admin, &name, "0", 1).len(), 0);
+    assert_eq!(take(&mut q.admin, &q.name, "0", 1).len(), 0);
     drop(second);
     q.wait_for("ready", 1);
 }
@@ -94,28 +92,26 @@ fn joined_in_a_transaction_that_is_rolled_back() {
 #[test]
 fn opened_for_one_transaction_again_after_a_savepoint() {
     let mut q = Queue::new("session");
-    let name = q.name.clone();
     let mut c = q.client();
-    let id = put(&mut c, &name, 1);
+    let id = put(&mut c, &q.name, 1);
     let open = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
     c.batch_execute("BEGIN; SAVEPOINT s").unwrap();
     let ghost: String = scalar(&mut c, open, &[]);
     c.batch_execute("ROLLBACK TO s").unwrap();
     let session: String = scalar(&mut c, open, &[]);
     assert_ne!(session, ghost);
-    take_all(&mut c, &name);
+    take_all(&mut c, &q.name);
     c.batch_execute("COMMIT").unwrap();
-    assert!(is_taken(&mut q.admin, &name, id));
+    assert!(is_taken(&mut q.admin, &q.name, id));
     assert!(shown(&mut q.admin, &session).is_some());
     join(&mut c, &session);
-    assert_eq!(ack(&mut c, &name, id).len(), 1);
+    assert_eq!(ack(&mut c, &q.name, id).len(), 1);
 }
 
 /// A transaction that is longer than the session's time keeps it, and its end begins the grace.
 #[test]
 fn a_transaction_longer_than_the_grace() {
     let mut q = Queue::new("session");
-    let name = q.name.clone();
     let mut c = q.client();
     for _ in 0..20 {
         let open = "SELECT xqueue.identify(grace => '60 ms', local => true)::text";
@@ -134,7 +130,7 @@ fn a_transaction_longer_than_the_grace() {
         c.batch_execute("COMMIT").unwrap();
         wait_until("it is over", || shown(&mut q.admin, &session).is_none());
     }
-    put(&mut c, &name, 1);
+    put(&mut c, &q.name, 1);
 }
 
 #[test]

@@ -30,7 +30,6 @@ fn waiter(q: &mut Queue, statement: &str) -> Waiter {
 fn a_consumer_stays_in_the_wait_queue() {
     let mut random = StdRng::seed_from_u64(seed());
     let mut q = queue("switch_line");
-    let name = q.name.clone();
     let waiters = [
         "SELECT xqueue.take('{q}', '50s')",
         "CALL xqueue.next('{q}', '50s')",
@@ -45,7 +44,7 @@ fn a_consumer_stays_in_the_wait_queue() {
     let mut waiters =
         waiters.map(|statement| waiter(&mut q, statement)).into_iter().collect::<Vec<_>>();
     for _ in 0..20 {
-        switch(&mut q.admin, &name, &mut random);
+        switch(&mut q.admin, &q.name, &mut random);
         for waiter in &waiters {
             let what = format!("backend {} waits on", waiter.pid);
             wait_until(&what, || waiter.finished() || is_waiting(&mut q.admin, waiter.pid));
@@ -57,7 +56,7 @@ fn a_consumer_stays_in_the_wait_queue() {
     // Any of them may get the first: the last switch has woken all to look, and one that is slow to finds it too.
     let mut clients = Vec::new();
     while !waiters.is_empty() {
-        let task = put(&mut q.admin, &name, 1);
+        let task = put(&mut q.admin, &q.name, 1);
         wait_until("a wait ends", || waiters.iter().any(Waiter::finished));
         let ended = waiters.iter().position(Waiter::finished).expect("one has ended");
         let (client, taken) = waiters.swap_remove(ended).task();
@@ -71,7 +70,6 @@ fn a_consumer_stays_in_the_wait_queue() {
 fn a_consumer_of_a_tube_stays_in_the_wait_queue_as_long_as_there_are_tubes() {
     let mut random = StdRng::seed_from_u64(seed());
     let mut q = queue("switch_tube");
-    let name = q.name.clone();
     q.upgrade(&json!({"features": {"tube": true}}));
     let for_a = waiter(&mut q, "SELECT xqueue.take('{q}', '50s', tube => 'a')");
     for _ in 0..10 {
@@ -84,7 +82,7 @@ fn a_consumer_of_a_tube_stays_in_the_wait_queue_as_long_as_there_are_tubes() {
     assert_eq!(task["tube"], json!("a"));
     let for_c = waiter(&mut q, "SELECT xqueue.take('{q}', '50s', tube => 'c')");
     q.upgrade(&json!({"features": {"tube": false}}));
-    put(&mut q.admin, &name, 1);
+    put(&mut q.admin, &q.name, 1);
     q.wait_for_consumers(1);
     assert!(!for_c.finished());
     q.upgrade(&json!({"features": {"tube": true}}));

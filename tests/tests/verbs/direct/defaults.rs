@@ -80,8 +80,7 @@ fn a_default_that_puts_into_the_same_queue() {
     q.sql("ALTER TABLE {q} ALTER note SET DEFAULT {q}_note()");
     assert_eq!(put(&mut q, r#"{"payload": [1, 2, 3]}"#)["note"], "outer");
     q.assert_tasks(&[("ready", 2)]);
-    let name = q.name.clone();
-    let tasks = take(&mut q.admin, &name, "0", 5);
+    let tasks = take(&mut q.admin, &q.name, "0", 5);
     let outer = tasks.iter().find(|task| task["note"] == "outer");
     assert_eq!(outer.map(|task| &task["payload"]), Some(&json!([1, 2, 3])));
 }
@@ -139,10 +138,9 @@ fn a_default_that_fails() {
     assert_eq!(put(&mut q, r#"{"note": "x"}"#)["note"], "x");
     q.fails("SELECT xqueue.put('{q}', '{}')", "22012", "division by zero");
     assert_eq!(put(&mut q, r#"{"note": "y"}"#)["note"], "y");
-    let name = q.name.clone();
-    let taken = ids(&take(&mut q.admin, &name, "0", 1));
+    let taken = q.takes(1);
     assert_eq!(taken, [1]);
-    assert_eq!(ack(&mut q.admin, &name, 1).len(), 1);
+    assert_eq!(ack(&mut q.admin, &q.name, 1).len(), 1);
 }
 
 #[test]

@@ -5,7 +5,6 @@ use super::*;
 #[test]
 fn put_wait_returns_what_became_of_its_task() {
     let mut q = queue(r#"{"buried": true, "ttl": true}"#);
-    let name = q.name.clone();
     for (id, end, outcome) in [
         (1, "SELECT xqueue.ack('{q}', 1)", "acked"),
         (2, "SELECT xqueue.bury('{q}', 2)", "buried"),
@@ -15,7 +14,7 @@ fn put_wait_returns_what_became_of_its_task() {
     ] {
         let call = format!(r#"CALL xqueue.put_wait('{{q}}', '{{"id": {id}}}')"#);
         let watcher = Watcher::asleep(&mut q, &call);
-        assert_eq!(take_all(&mut q.admin, &name), [id], "it is committed");
+        assert_eq!(take_all(&mut q.admin, &q.name), [id], "it is committed");
         q.sql(end);
         assert_eq!(watcher.outcome().as_deref(), Some(outcome), "{end}");
     }
