@@ -9,7 +9,7 @@ import time
 
 import psycopg
 
-# No row if the task was taken away meanwhile.
+# Gives a failed task back. No row, and no error, if another session has taken it meanwhile.
 RELEASE = "SELECT xqueue.release(j, error => %s) FROM jobs AS j WHERE id = %s AND owner = xqueue.identify()"
 stopping = False
 
