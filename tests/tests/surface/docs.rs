@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use xqueue_tests::docs::*;
 use xqueue_tests::*;
 
-const README_LINES: usize = 250;
+const README_LINES: usize = 160;
 const SUMMARY: &str = "docs/SUMMARY.md";
 
 fn root() -> PathBuf {
