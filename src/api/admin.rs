@@ -12,12 +12,12 @@ use crate::server::relation::{self, Lock};
 use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
 use crate::server::{privileges, user};
-use xqueue_core::statement::{Change, Parameter, Verb};
 use crate::write::passed::many;
 use crate::write::start;
 use crate::{sql_functions, transaction};
 use xqueue_core::change::Call as Kind;
 use xqueue_core::position::Group;
+use xqueue_core::statement::{Change, Parameter, Verb};
 use xqueue_core::status::Status;
 
 sql_functions! {

@@ -10,12 +10,12 @@ use crate::server::relation::Lock;
 use crate::server::types::{self, Uuid};
 use crate::server::value::Value;
 use crate::server::{privileges, process};
-use xqueue_core::statement::{Change, Parameter};
 use crate::write::passed::{Passed, many};
 use crate::{sql_functions, transaction};
 use pgrx::pg_sys::Oid;
 use xqueue_core::change::Call as Kind;
 use xqueue_core::form::Form;
+use xqueue_core::statement::{Change, Parameter};
 use xqueue_core::transaction::Delta;
 
 sql_functions! {

@@ -6,13 +6,13 @@
 
 use super::{MOST, Passed};
 use crate::error::Result;
-use xqueue_core::change::Call;
-use xqueue_core::form::Form;
 use crate::queue::{self, Arguments, Queue};
 use crate::server::spi::Rows;
 use crate::server::value::Value;
-use xqueue_core::statement::{Change, Parameter};
 use crate::write::unchanged;
+use xqueue_core::change::Call;
+use xqueue_core::form::Form;
+use xqueue_core::statement::{Change, Parameter};
 
 /// Maximum number of tasks that are changed in one subtransaction once a task has refused.
 const PART: usize = 1000;

@@ -6,9 +6,9 @@ use crate::error::Result;
 use crate::queue::{self, Arguments, Queue};
 use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
-use xqueue_core::statement::{Change, Parameter};
 use crate::write::unchanged;
 use pgrx::PgSqlErrorCode;
+use xqueue_core::statement::{Change, Parameter};
 
 impl Passed<'_> {
     /// Takes by a statement, and one by one where that fails.
