@@ -183,7 +183,7 @@ impl<'call> Put<'call> {
             true => front::hint(self.queue),
             false => format!("Each member of a task is a column of {name} and has its type."),
         };
-        context::hinted(hint, || match (task, row) {
+        context::hinted_of_arguments(hint, || match (task, row) {
             (Some(task), _) => self.json(jsonb::unpacked(task), &mut deliver),
             (None, Some(row)) => self.row(row, &mut deliver),
             (None, None) => Err(Error::null("task")),

@@ -259,7 +259,8 @@ impl<'m> Plan<'m> {
             counting::run(queue, kind(&self.step), || {
                 let run = || queue.run(spi, &statement, &self.arguments);
                 // Non-plain values are parsed within the statement, so its errors get the hint.
-                let rows = if plain { run() } else { context::hinted(|| hint(queue), run) };
+                let hinted = || context::hinted_of_arguments(|| hint(queue), run);
+                let rows = if plain { run() } else { hinted() };
                 if let Some(key) = left_out(keys, &rows, queue) {
                     self.arguments.set_key(key);
                     return Err(task_error::explain(spi, queue, key, verb, &self.arguments));

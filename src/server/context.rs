@@ -10,6 +10,19 @@ use std::ffi::{CString, c_void};
 /// Runs `work`. An error about data raised in it (SQLSTATE class 22, a missing value, an invalid name) gets `hint` as
 /// its HINT, unless it already has a HINT.
 pub fn hinted<T>(hint: impl Fn() -> String, work: impl FnOnce() -> T) -> T {
+    watched(&|error: Raised| (is_about_data(&error) && !error.has_hint).then(&hint), work)
+}
+
+/// Does the same, but for errors of a function that a statement in `work` calls: a trigger's, or a default's. The user
+/// who has written it raises them about something else.
+pub fn hinted_of_arguments<T>(hint: impl Fn() -> String, work: impl FnOnce() -> T) -> T {
+    let choose = |error: Raised| {
+        (is_about_data(&error) && !error.has_hint && !is_of_function(&error)).then(&hint)
+    };
+    watched(&choose, work)
+}
+
+fn is_about_data(error: &Raised) -> bool {
     const CLASS: i32 = 0xfff;
     const OTHER_DATA: [i32; 4] = [
         Code::ERRCODE_INVALID_NAME as i32,
@@ -17,12 +30,18 @@ pub fn hinted<T>(hint: impl Fn() -> String, work: impl FnOnce() -> T) -> T {
         Code::ERRCODE_DUPLICATE_TABLE as i32,
         Code::ERRCODE_NOT_NULL_VIOLATION as i32,
     ];
-    let choose = |error: Raised| {
-        let is_data = error.code & CLASS == Code::ERRCODE_DATA_EXCEPTION as i32 & CLASS;
-        let applies = is_data || OTHER_DATA.contains(&error.code);
-        (applies && !error.has_hint).then(&hint)
-    };
-    watched(&choose, work)
+    let is_data = error.code & CLASS == Code::ERRCODE_DATA_EXCEPTION as i32 & CLASS;
+    is_data || OTHER_DATA.contains(&error.code)
+}
+
+/// Returns whether an error was raised in a function. Otherwise its context is one line at most, which quotes the
+/// statement. Its words are in the language of the server's messages.
+fn is_of_function(error: &Raised) -> bool {
+    const STATEMENTS: [&str; 4] = ["\"INSERT ", "\"UPDATE ", "\"WITH ", "\"SELECT "];
+    error.context.as_ref().is_some_and(|context| {
+        let quotes = STATEMENTS.iter().any(|statement| context.contains(statement));
+        context.lines().count() > 1 || !quotes
+    })
 }
 
 /// Runs `work`, which runs the statement `sql`. If `sql` names a function that does not exist, the error gets `hint` as

@@ -183,6 +183,8 @@ pub struct Raised {
     pub detail: Option<String>,
     /// The statement that cannot be parsed, if a function runs it.
     pub query: Option<String>,
+    /// Where it was raised, from the inside to the outside.
+    pub context: Option<String>,
 }
 
 /// Returns the error that is being raised; None for the server's out-of-memory error.
@@ -201,8 +203,8 @@ pub(super) unsafe fn raised() -> Option<Raised> {
             (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
         };
         let (detail, query) = (text(error.detail), text(error.internalquery));
-        let has_hint = !error.hint.is_null();
-        let raised = Raised { code: error.sqlerrcode, has_hint, detail, query };
+        let (has_hint, context) = (!error.hint.is_null(), text(error.context));
+        let raised = Raised { code: error.sqlerrcode, has_hint, detail, query, context };
         raw::MemoryContextDelete(copy.memory);
         Some(raised)
     }
