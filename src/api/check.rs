@@ -322,12 +322,12 @@ fn compare(queue: &Queue) -> Option<(Counts, bool, Counts)> {
     let statistics = slot.statistics();
     let mut expected = Counts::default();
     if !pending.counters.replaces {
-        expected.tasks = statistics.tasks;
+        expected.tasks = statistics.counters.tasks;
         expected.tubes = statistics.tubes.map(|tube| tube.tasks);
     }
     add(&mut expected.tasks, &pending.counters.tasks);
     for (tube, change) in &pending.counters.tubes {
         add(&mut expected.tubes[*tube], &change.tasks);
     }
-    Some((expected, is_certain && statistics.exact || pending.counters.replaces, counts))
+    Some((expected, is_certain && statistics.counters.exact || pending.counters.replaces, counts))
 }

@@ -163,7 +163,8 @@ fn drop_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let queue = target.open(Lock::AccessExclusive)?;
     let taken: i64 = census::holders(&queue)?.values().sum();
     let waiting = slot::lock(queue.slot).map(|slot| slot.statistics());
-    let (consumers, producers) = waiting.map_or((0, 0), |slot| (slot.consumers, slot.producers));
+    let (consumers, producers) =
+        waiting.map_or((0, 0), |slot| (slot.counters.consumers, slot.counters.producers));
     if taken > 0 || consumers > 0 || producers > 0 {
         let producers = match producers {
             0 => String::new(),

@@ -17,6 +17,7 @@ use pgrx::pg_sys::Oid;
 use serde_json::{Map, Value as Json, json};
 use xqueue_core::change::Call as Kind;
 use xqueue_core::histogram::Histogram;
+use xqueue_core::status::Status;
 use xqueue_core::status::{Status, Tasks};
 
 sql_functions! {
@@ -36,8 +37,8 @@ fn metrics_impl(_: &Call) -> Result<Option<Value<'_>>> {
 fn metric_rows_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
-    for family in families(&measured(), &measured_worker()) {
-        for sample in family.samples {
+    for (family, samples) in families(&measured(), &measured_worker()) {
+        for sample in samples {
             let labels = sample.labels.into_iter();
             let labels: Map<String, Json> =
                 labels.map(|(label, value)| (label.into(), value.into())).collect();
@@ -64,11 +65,11 @@ fn condition_impl(call: &Call) -> Result<Option<Value<'_>>> {
         "oldest_ready": oldest.seen().flatten(),
         "put": statistics.last_minute.put,
         "done": statistics.last_minute.done,
-        "consumers": statistics.consumers,
+        "consumers": statistics.counters.consumers,
         "error": error.or(busy),
     });
     for status in states_shown() {
-        condition[status.name()] = statistics.tasks[status as usize].max(0).into();
+        condition[status.name()] = statistics.counters.tasks[status as usize].max(0).into();
     }
     output.push(jsonb::from_value(&condition));
     Ok(None)
@@ -85,8 +86,8 @@ fn measures_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let output = Output::open(call);
     if let Some(statistics) = statistics_of(call.require(arg::measures::queue)?) {
         output.push(jsonb::from_value(&json!({
-            "waits": described(&statistics.waits),
-            "works": described(&statistics.works),
+            "waits": described(&statistics.counters.waits),
+            "works": described(&statistics.counters.works),
         })));
     }
     Ok(None)
@@ -109,7 +110,8 @@ fn statistics_of(table: Oid) -> Option<Statistics> {
 
 /// Returns for how long the oldest task of a queue has been ready, in seconds; None if no task is.
 fn oldest_ready(table: Oid, statistics: &Statistics) -> Result<Sight<Option<f64>>> {
-    let is_empty = statistics.exact && statistics.tasks[Status::Ready as usize] == 0;
+    let is_empty =
+        statistics.counters.exact && statistics.counters.tasks[Status::Ready as usize] == 0;
     if is_empty || xact::in_recovery() {
         return Ok(Sight::Seen(None));
     }
@@ -123,28 +125,13 @@ fn measured() -> Vec<Measured> {
     let measured = |(table, listed): (Oid, Listed)| {
         let statistics = statistics_of(table)?;
         let (schema, name) = catalog::table_name(table)?;
-        let tubes = listed.tubes.into_iter().zip(&statistics.tubes);
-        Some(Measured {
-            database: database.clone(),
-            schema,
-            table: name,
-            tasks: by_state(statistics.tasks),
-            tubes: tubes.map(|(tube, counters)| (tube, by_state(counters.tasks))).collect(),
-            calls: Kind::ALL.map(|call| (call.name(), statistics.calls[call as usize])).to_vec(),
-            oldest_ready: oldest_ready(table, &statistics).or_raise().seen().flatten(),
-            waits: statistics.waits,
-            works: statistics.works,
-            consumers: statistics.consumers.into(),
-            capacity: statistics.capacity.map(|room| (room, statistics.producers.into())),
-            exact: statistics.exact,
-            has_error: worker_fails || statistics.error.is_some(),
-        })
+        let oldest_ready = oldest_ready(table, &statistics).or_raise().seen().flatten();
+        let mut measured =
+            statistics.measured([database.clone(), schema, name], listed.tubes, oldest_ready);
+        measured.has_error |= worker_fails;
+        Some(measured)
     };
     all_listed().into_iter().filter_map(measured).collect()
-}
-
-fn by_state(tasks: Tasks) -> Vec<(&'static str, i64)> {
-    Status::ALL.map(|status| (status.name(), tasks[status as usize].max(0))).to_vec()
 }
 
 /// Measures the worker of this database; a standby has none.

@@ -123,7 +123,9 @@ fn call_counts_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let output = Output::open(call);
     let slot = shown_slot(call.require(arg::call_counts::queue)?);
     let statistics = slot.and_then(slot::lock).map(|slot| slot.statistics());
-    for (call, tasks) in statistics.iter().flat_map(|statistics| by_call(&statistics.calls)) {
+    for (call, tasks) in
+        statistics.iter().flat_map(|statistics| by_call(&statistics.counters.calls))
+    {
         output.push(jsonb::from_value(&json!({ "call": call, "tasks": tasks })));
     }
     Ok(None)
@@ -258,20 +260,21 @@ fn described(
     of_worker: &Option<(String, i64)>,
 ) -> Option<Json> {
     let statistics = slot::lock(slot)?.statistics();
-    let calls = by_call(&statistics.calls).map(|(call, tasks)| (call.to_string(), tasks.into()));
+    let calls =
+        by_call(&statistics.counters.calls).map(|(call, tasks)| (call.to_string(), tasks.into()));
     let mut described = json!({
         "queue": queue::display_name(table),
         "relation": u32::from(table),
-        "tasks": by_state(&statistics.tasks),
+        "tasks": by_state(&statistics.counters.tasks),
         "transitions": by_transition(&statistics.transitions),
         "calls": calls.collect::<Map<_, _>>(),
-        "consumers": statistics.consumers,
-        "exact": statistics.exact,
+        "consumers": statistics.counters.consumers,
+        "exact": statistics.counters.exact,
     });
-    if let Some(capacity) = statistics.capacity {
+    if let Some(capacity) = statistics.counters.capacity {
         described["capacity"] = capacity.into();
         described["reserved"] = statistics.reserved.into();
-        described["producers"] = statistics.producers.into();
+        described["producers"] = statistics.counters.producers.into();
     }
     if let Some(until) = listed.paused_until.filter(|until| *until > time::now()) {
         described["paused_until"] = match until {

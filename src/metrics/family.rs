@@ -1,27 +1,36 @@
-//! Counters as metric families, whatever the format.
+//! The list of all metrics, whatever the format: a new one is an entry of [`FAMILIES`].
 
+use Kind::{Counter, Gauge};
+use xqueue_core::change::{Call, Calls};
 use xqueue_core::histogram::Histogram;
+use xqueue_core::status::{Status, Tasks};
 
-/// What is measured of one queue.
+/// Counters of a queue at one instant.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counters {
+    pub tasks: Tasks,
+    pub calls: Calls,
+    /// How long tasks had been ready when they were taken.
+    pub waits: Histogram,
+    /// How long tasks had been taken when they were acked.
+    pub works: Histogram,
+    pub consumers: u32,
+    /// Producers that wait for room.
+    pub producers: u32,
+    pub capacity: Option<i64>,
+    pub exact: bool,
+}
+
+/// A queue and its counters, with what they do not say.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    pub database: String,
-    pub schema: String,
-    pub table: String,
-    /// Tasks by state.
-    pub tasks: Vec<(&'static str, i64)>,
-    /// The same of each tube with statistics of its own.
-    pub tubes: Vec<(String, Vec<(&'static str, i64)>)>,
-    pub calls: Vec<(&'static str, i64)>,
-    /// How long tasks had been ready when they were taken, and taken when they were acked.
-    pub waits: Histogram,
-    pub works: Histogram,
+    /// Of the database, the schema and the table.
+    pub names: [String; 3],
+    pub counters: Counters,
+    /// Tubes with statistics of their own.
+    pub tubes: Vec<(String, Tasks)>,
     /// For how long the oldest task has been ready, in seconds.
     pub oldest_ready: Option<f64>,
-    pub consumers: i64,
-    /// The capacity, and how many producers wait for room.
-    pub capacity: Option<(i64, i64)>,
-    pub exact: bool,
     pub has_error: bool,
 }
 
@@ -41,143 +50,187 @@ pub enum Kind {
     Histogram,
 }
 
-/// A metric, with a sample for each combination of labels.
-#[derive(Clone, Debug, PartialEq)]
+/// A metric.
 pub struct Family {
+    /// Ends with the unit, if there is one.
     pub name: &'static str,
     pub kind: Kind,
     pub help: &'static str,
-    pub samples: Vec<Sample>,
+    /// In addition to those that say whose value it is.
+    pub labels: &'static [&'static str],
+    /// What stands before the labels' values in Graphite's path, and behind the table; None if it is not sent there.
+    pub graphite: Option<&'static str>,
+    read: Read,
 }
 
+/// How to get its values: each with those of the labels.
+enum Read {
+    Queue(fn(&Measured) -> Values),
+    Lengths(fn(&Counters) -> &Histogram),
+    Worker(fn(&MeasuredWorker) -> Option<f64>),
+}
+
+type Values = Vec<(Vec<String>, f64)>;
+
+/// A value of a family.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// What follows the name of the family.
     pub suffix: &'static str,
+    /// The first ones say whose value it is: those of a queue are three.
     pub labels: Vec<(&'static str, String)>,
     pub value: f64,
 }
 
-/// Kinds of calls that end an attempt without success, which are its causes.
-const FAILURES: [&str; 4] = ["release", "bury", "ttr", "session"];
+const QUEUE: [&str; 3] = ["database", "schema", "queue"];
+/// Calls that end an attempt without success.
+const FAILURES: [Call; 4] = [Call::Release, Call::Bury, Call::Session, Call::Ttr];
 
-/// Returns the metrics of queues and workers; those without a sample are left out.
-pub fn families(queues: &[Measured], workers: &[MeasuredWorker]) -> Vec<Family> {
-    use Kind::{Counter, Gauge};
-    let of_queues = |name, kind, help, samples: fn(&Measured) -> Vec<Sample>| Family {
-        name,
-        kind,
-        help,
-        samples: queues.iter().flat_map(samples).collect(),
-    };
-    let of_workers = |name, help, value: fn(&MeasuredWorker) -> Option<f64>| Family {
-        name,
-        kind: Gauge,
-        help,
-        samples: workers
-            .iter()
-            .filter_map(|worker| Some(of_worker(worker, value(worker)?)))
-            .collect(),
-    };
-    let families = [
-        of_queues("xqueue_tasks", Gauge, "Tasks by state.", |queue| {
-            queue.tasks.iter().map(|(state, n)| queue.sample("", &[("state", state)], *n)).collect()
-        }),
-        of_queues("xqueue_tube_tasks", Gauge, "Tasks of a tube by state.", tubes),
-        of_queues("xqueue_calls", Counter, "Tasks that went through each kind of call.", |queue| {
-            let call = |(call, n): &(&str, i64)| queue.sample("_total", &[("call", call)], *n);
-            queue.calls.iter().map(call).collect()
-        }),
-        of_queues("xqueue_failed_attempts", Counter, "Attempts that failed, by cause.", |queue| {
-            let failures = queue.calls.iter().filter(|(call, _)| FAILURES.contains(call));
-            failures.map(|(call, n)| queue.sample("_total", &[("cause", call)], *n)).collect()
-        }),
-        of_queues(
-            "xqueue_wait_seconds",
-            Kind::Histogram,
-            "How long tasks had been ready when they were taken.",
-            |queue| histogram(queue, &queue.waits),
-        ),
-        of_queues(
-            "xqueue_work_seconds",
-            Kind::Histogram,
-            "How long tasks had been taken when they were acked.",
-            |queue| histogram(queue, &queue.works),
-        ),
-        of_queues(
-            "xqueue_oldest_ready_seconds",
-            Gauge,
-            "For how long the oldest task has been ready.",
-            |queue| queue.oldest_ready.map(|age| queue.exactly("", &[], age)).into_iter().collect(),
-        ),
-        of_queues("xqueue_consumers", Gauge, "Consumers that wait for a task.", |queue| {
-            vec![queue.sample("", &[], queue.consumers)]
-        }),
-        of_queues("xqueue_capacity", Gauge, "How many tasks the queue may hold.", |queue| {
-            queue
-                .capacity
-                .map(|(capacity, _)| queue.sample("", &[], capacity))
-                .into_iter()
-                .collect()
-        }),
-        of_queues("xqueue_producers", Gauge, "Producers that wait for room.", |queue| {
-            queue.capacity.map(|(_, waiting)| queue.sample("", &[], waiting)).into_iter().collect()
-        }),
-        of_queues("xqueue_exact", Gauge, "1 if the numbers are those of the table.", |queue| {
-            vec![queue.sample("", &[], queue.exact.into())]
-        }),
-        of_queues("xqueue_error", Gauge, "1 if the view queues shows an error.", |queue| {
-            vec![queue.sample("", &[], queue.has_error.into())]
-        }),
-        of_workers("xqueue_worker_up", "1 if the database has a worker that works.", |worker| {
-            Some(f64::from(u8::from(worker.is_up)))
-        }),
-        of_workers(
-            "xqueue_worker_lag_seconds",
-            "How long the worker should have begun a round.",
-            |worker| worker.lag,
-        ),
-    ];
-    families.into_iter().filter(|family| !family.samples.is_empty()).collect()
+#[rustfmt::skip]
+pub const FAMILIES: [Family; 14] = [
+    queue("xqueue_tasks", Gauge, "Tasks by state.", &["state"], Some(""),
+        |queue| by_state(&queue.counters.tasks)),
+    queue("xqueue_tube_tasks", Gauge, "Tasks of a tube by state.", &["tube", "state"], Some("tubes"), by_tube),
+    queue("xqueue_calls", Counter, "Tasks that went through each kind of call.", &["call"], Some("calls"),
+        |queue| by_call(&Call::ALL, queue)),
+    queue("xqueue_failed_attempts", Counter, "Attempts that failed, by cause.", &["cause"], None,
+        |queue| by_call(&FAILURES, queue)),
+    lengths("xqueue_wait_seconds", "How long tasks had been ready when they were taken.", |of| &of.waits),
+    lengths("xqueue_work_seconds", "How long tasks had been taken when they were acked.", |of| &of.works),
+    queue("xqueue_oldest_ready_seconds", Gauge, "For how long the oldest task has been ready.", &[],
+        Some("oldest_ready_seconds"), |queue| queue.oldest_ready.map_or(vec![], one)),
+    queue("xqueue_consumers", Gauge, "Consumers that wait for a task.", &[], Some("consumers"),
+        |queue| one(queue.counters.consumers)),
+    queue("xqueue_capacity", Gauge, "How many tasks the queue may hold.", &[], None,
+        |queue| queue.counters.capacity.map_or(vec![], |capacity| one(capacity as f64))),
+    queue("xqueue_producers", Gauge, "Producers that wait for room.", &[], None,
+        |queue| queue.counters.capacity.map_or(vec![], |_| one(queue.counters.producers))),
+    queue("xqueue_exact", Gauge, "1 if the numbers are those of the table.", &[], None,
+        |queue| one(queue.counters.exact)),
+    queue("xqueue_error", Gauge, "1 if the view queues shows an error.", &[], None, |queue| one(queue.has_error)),
+    worker("xqueue_worker_up", "1 if the database has a worker that works.", |worker| Some(worker.is_up.into())),
+    worker("xqueue_worker_lag_seconds", "How long the worker should have begun a round.", |worker| worker.lag),
+];
+
+const fn queue(
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    labels: &'static [&'static str],
+    graphite: Option<&'static str>,
+    read: fn(&Measured) -> Values,
+) -> Family {
+    Family { name, kind, help, labels, graphite, read: Read::Queue(read) }
 }
 
-impl Measured {
-    fn sample(&self, suffix: &'static str, labels: &[(&'static str, &str)], value: i64) -> Sample {
-        self.exactly(suffix, labels, value as f64)
+const fn lengths(
+    name: &'static str,
+    help: &'static str,
+    read: fn(&Counters) -> &Histogram,
+) -> Family {
+    let (kind, read) = (Kind::Histogram, Read::Lengths(read));
+    Family { name, kind, help, labels: &["le"], graphite: None, read }
+}
+
+const fn worker(
+    name: &'static str,
+    help: &'static str,
+    read: fn(&MeasuredWorker) -> Option<f64>,
+) -> Family {
+    Family { name, kind: Gauge, help, labels: &[], graphite: None, read: Read::Worker(read) }
+}
+
+fn one(value: impl Into<f64>) -> Values {
+    vec![(vec![], value.into())]
+}
+
+/// Tasks that have gone before the tasks were counted leave less than none.
+fn by_state(tasks: &Tasks) -> Values {
+    let value = |state: Status| (vec![state.name().into()], tasks[state as usize].max(0) as f64);
+    Status::ALL.map(value).to_vec()
+}
+
+fn by_tube(queue: &Measured) -> Values {
+    let of_tube = |(tube, tasks): &(String, Tasks)| {
+        by_state(tasks)
+            .into_iter()
+            .map(|(state, value)| ([vec![tube.clone()], state].concat(), value))
+            .collect()
+    };
+    queue.tubes.iter().flat_map(of_tube as fn(&(String, Tasks)) -> Values).collect()
+}
+
+fn by_call(calls: &[Call], queue: &Measured) -> Values {
+    let value =
+        |call: &Call| (vec![call.name().into()], queue.counters.calls[*call as usize] as f64);
+    calls.iter().map(value).collect()
+}
+
+/// Returns the values of all metrics; a metric without any is left out.
+pub fn families(
+    queues: &[Measured],
+    workers: &[MeasuredWorker],
+) -> Vec<(&'static Family, Vec<Sample>)> {
+    const { &FAMILIES }
+        .iter()
+        .map(|family| (family, family.samples(queues, workers)))
+        .filter(|(_, samples)| !samples.is_empty())
+        .collect()
+}
+
+impl Family {
+    fn samples(&self, queues: &[Measured], workers: &[MeasuredWorker]) -> Vec<Sample> {
+        match self.read {
+            Read::Queue(read) => {
+                let suffix = if self.kind == Counter { "_total" } else { "" };
+                let sample =
+                    |queue: &Measured, (values, value)| self.sample(queue, suffix, values, value);
+                queues
+                    .iter()
+                    .flat_map(|queue| {
+                        read(queue).into_iter().map(move |value| sample(queue, value))
+                    })
+                    .collect()
+            }
+            Read::Lengths(read) => queues
+                .iter()
+                .flat_map(|queue| self.histogram(queue, read(&queue.counters)))
+                .collect(),
+            Read::Worker(read) => workers
+                .iter()
+                .filter_map(|worker| {
+                    let labels = vec![("database", worker.database.clone())];
+                    Some(Sample { suffix: "", labels, value: read(worker)? })
+                })
+                .collect(),
+        }
     }
 
-    fn exactly(&self, suffix: &'static str, labels: &[(&'static str, &str)], value: f64) -> Sample {
-        let Measured { database, schema, table, .. } = self;
-        let own = [("database", database.as_str()), ("schema", schema), ("queue", table)];
-        let labels = own.iter().chain(labels);
-        let labels = labels.map(|(label, value)| (*label, value.to_string())).collect();
+    fn sample(
+        &self,
+        queue: &Measured,
+        suffix: &'static str,
+        values: Vec<String>,
+        value: f64,
+    ) -> Sample {
+        let own = QUEUE.into_iter().zip(queue.names.iter().cloned());
+        let labels = own.chain(self.labels.iter().copied().zip(values)).collect();
         Sample { suffix, labels, value }
     }
-}
 
-fn tubes(queue: &Measured) -> Vec<Sample> {
-    let of_tube = |(tube, tasks): &(String, Vec<(&'static str, i64)>)| {
-        let sample = |(state, number): &(&str, i64)| {
-            queue.sample("", &[("tube", tube), ("state", state)], *number)
-        };
-        tasks.iter().map(sample).collect::<Vec<_>>()
-    };
-    queue.tubes.iter().flat_map(of_tube).collect()
-}
-
-fn histogram(queue: &Measured, histogram: &Histogram) -> Vec<Sample> {
-    let bucket = |(bound, count): (f64, u64)| {
-        queue.exactly("_bucket", &[("le", &format!("{bound:?}"))], count as f64)
-    };
-    let total = histogram.total() as f64;
-    let rest = [
-        queue.exactly("_bucket", &[("le", "+Inf")], total),
-        queue.exactly("_count", &[], total),
-        queue.exactly("_sum", &[], histogram.sum as f64 / 1e6),
-    ];
-    histogram.cumulative().map(bucket).chain(rest).collect()
-}
-
-fn of_worker(worker: &MeasuredWorker, value: f64) -> Sample {
-    Sample { suffix: "", labels: vec![("database", worker.database.clone())], value }
+    fn histogram(&self, queue: &Measured, lengths: &Histogram) -> Vec<Sample> {
+        let bucket =
+            |bound: String, count| self.sample(queue, "_bucket", vec![bound], count as f64);
+        let total = lengths.total();
+        let rest = [
+            bucket("+Inf".into(), total),
+            self.sample(queue, "_count", vec![], total as f64),
+            self.sample(queue, "_sum", vec![], lengths.sum as f64 / 1e6),
+        ];
+        lengths
+            .cumulative()
+            .map(|(bound, count)| bucket(format!("{bound:?}"), count))
+            .chain(rest)
+            .collect()
+    }
 }

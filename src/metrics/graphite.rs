@@ -1,30 +1,30 @@
 //! Formats counters in the Graphite plaintext protocol; `worker::graphite` sends the text.
 
+use crate::metrics::family::{Family, Kind, Sample};
 use std::fmt::Write;
 
-/// The counters of one queue.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sample {
-    pub database: String,
-    pub schema: String,
-    pub table: String,
-    /// Each with the components of its path behind the table's.
-    pub values: Vec<(Vec<String>, i64)>,
-}
+/// Labels that say whose value it is: database, schema and table.
+const NAMES: usize = 3;
 
-/// Formats one line per queue and value: `<prefix>.<database>.<schema>.<table>.<path> <value> <unix seconds>`.
-pub fn graphite_lines(prefix: &str, timestamp: i64, samples: &[Sample]) -> String {
+/// Formats one line per value: `<prefix>.<database>.<schema>.<table>.<path> <value> <unix seconds>`.
+pub fn graphite_lines(
+    prefix: &str,
+    timestamp: i64,
+    families: &[(&'static Family, Vec<Sample>)],
+) -> String {
     let mut lines = String::new();
     let prefix = safe_prefix(prefix);
-    for sample in samples {
-        let path: String = [&sample.database, &sample.schema, &sample.table]
-            .iter()
-            .flat_map(|name| [safe_name(name), ".".to_string()])
-            .collect();
-        for (name, value) in &sample.values {
-            let name: Vec<String> = name.iter().map(|part| safe_name(part)).collect();
+    for (family, samples) in families {
+        let Some(path) = family.graphite else { continue };
+        // Each path is a file for Graphite: what has never happened gets none.
+        let is_sent = |sample: &&Sample| family.kind != Kind::Counter || sample.value != 0.0;
+        for Sample { labels, value, .. } in samples.iter().filter(is_sent) {
+            let mut parts: Vec<String> = labels.iter().map(|(_, name)| safe_name(name)).collect();
+            if !path.is_empty() {
+                parts.insert(NAMES, path.into());
+            }
             // Writing into a String cannot fail.
-            let _ = writeln!(lines, "{prefix}{path}{} {value} {timestamp}", name.join("."));
+            let _ = writeln!(lines, "{prefix}{} {value} {timestamp}", parts.join("."));
         }
     }
     lines
@@ -78,25 +78,25 @@ fn fnv1a(name: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::{Counters, Measured, families};
     use std::collections::HashSet;
     use xqueue_core::status::NAMES;
 
-    fn path(parts: &[&str]) -> Vec<String> {
-        parts.iter().map(|part| part.to_string()).collect()
-    }
-
-    fn sample(database: &str, schema: &str, table: &str) -> Sample {
-        Sample {
-            database: database.into(),
-            schema: schema.into(),
-            table: table.into(),
-            values: NAMES.iter().zip(1..).map(|(name, value)| (path(&[name]), value)).collect(),
+    fn queue(database: &str, schema: &str, table: &str) -> Measured {
+        Measured {
+            names: [database, schema, table].map(String::from),
+            counters: Counters { tasks: [1, 2, 3, 4, 5, 6], ..Counters::default() },
+            ..Measured::default()
         }
     }
 
+    fn lines(prefix: &str, timestamp: i64, queue: Measured) -> String {
+        graphite_lines(prefix, timestamp, &families(&[queue], &[]))
+    }
+
     #[test]
-    fn a_line_for_each_state() {
-        let lines = graphite_lines("xqueue", 1_700_000_000, &[sample("shop", "public", "jobs")]);
+    fn a_line_for_each_state_and_for_the_consumers() {
+        let lines = lines("xqueue", 1_700_000_000, queue("shop", "public", "jobs"));
         assert_eq!(
             lines,
             "xqueue.shop.public.jobs.ready 1 1700000000\n\
@@ -104,16 +104,24 @@ mod tests {
              xqueue.shop.public.jobs.waiting 3 1700000000\n\
              xqueue.shop.public.jobs.buried 4 1700000000\n\
              xqueue.shop.public.jobs.zombie 5 1700000000\n\
-             xqueue.shop.public.jobs.done 6 1700000000\n"
+             xqueue.shop.public.jobs.done 6 1700000000\n\
+             xqueue.shop.public.jobs.consumers 0 1700000000\n"
         );
     }
 
     #[test]
-    fn a_path_may_go_deeper() {
-        let values = vec![(path(&["tubes", "a.b", "ready"]), 7)];
-        let sample = Sample { values, ..sample("shop", "public", "jobs") };
-        let lines = graphite_lines("", 1, &[sample]);
-        assert_eq!(lines, format!("shop.public.jobs.tubes.{}.ready 7 1\n", safe_name("a.b")));
+    fn a_path_may_go_deeper_and_calls_that_never_were_have_none() {
+        let mut queue = queue("shop", "public", "jobs");
+        queue.tubes.push(("a.b".into(), [7; 6]));
+        queue.counters.calls[1] = 9;
+        queue.oldest_ready = Some(1.5);
+        let lines = lines("", 1, queue);
+        assert!(
+            lines.contains(&format!("\nshop.public.jobs.tubes.{}.ready 7 1\n", safe_name("a.b")))
+        );
+        assert!(lines.contains("\nshop.public.jobs.oldest_ready_seconds 1.5 1\n"));
+        let calls: Vec<_> = lines.lines().filter(|line| line.contains("calls")).collect();
+        assert_eq!(calls, ["shop.public.jobs.calls.take 9 1"]);
     }
 
     #[test]
@@ -127,7 +135,7 @@ mod tests {
 
     #[test]
     fn no_queue_no_line() {
-        assert_eq!(graphite_lines("xqueue", 1, &[]), "");
+        assert_eq!(graphite_lines("xqueue", 1, &families(&[], &[])), "");
     }
 
     #[test]
@@ -146,8 +154,8 @@ mod tests {
             "{a,b}*?[]",
         ];
         for name in odd {
-            let lines = graphite_lines("p", -5, &[sample(name, name, name)]);
-            assert_eq!(lines.lines().count(), 6, "{name}");
+            let lines = lines("p", -5, queue(name, name, name));
+            assert_eq!(lines.lines().count(), 7, "{name}");
             for line in lines.lines() {
                 assert_eq!(line.split(' ').count(), 3, "{line}");
                 assert_eq!(line.split(' ').next().unwrap().split('.').count(), 5, "{line}");
@@ -201,7 +209,7 @@ mod tests {
     #[test]
     fn prefix_keeps_its_dots_but_no_empty_component() {
         let first = |prefix| {
-            let lines = graphite_lines(prefix, 7, &[sample("d", "s", "t")]);
+            let lines = lines(prefix, 7, queue("d", "s", "t"));
             lines.lines().next().unwrap().to_string()
         };
         assert_eq!(first("prod.pg-1.xqueue"), "prod.pg-1.xqueue.d.s.t.ready 1 7");

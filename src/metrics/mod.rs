@@ -6,6 +6,6 @@ mod open_metrics;
 #[cfg(test)]
 mod tests;
 
-pub use family::{Measured, MeasuredWorker, families};
-pub use graphite::{Sample, first_datagram, graphite_lines};
+pub use family::{Counters, Measured, MeasuredWorker, families};
+pub use graphite::{first_datagram, graphite_lines};
 pub use open_metrics::open_metrics;

@@ -1,12 +1,11 @@
 //! Whatever the names: what is written is read again by a reader of the format.
 
-use crate::metrics::family::Kind;
+use crate::metrics::family::{FAMILIES, Kind};
 use crate::metrics::graphite::safe_name;
 use crate::metrics::*;
 use proptest::prelude::*;
-use std::collections::BTreeSet;
-use xqueue_core::histogram::Histogram;
-use xqueue_core::status::{NAMES, Tasks};
+use xqueue_core::change::Call;
+use xqueue_core::status::NAMES;
 
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
@@ -20,22 +19,15 @@ fn measured() -> impl Strategy<Value = Measured> {
     // A reader knows whole numbers up to this size.
     let number = || -(1i64 << 53)..(1i64 << 53);
     let lengths = prop::collection::vec(any::<i32>(), 0..9);
-    (name(), name(), name(), (number(), number(), number()), any::<bool>(), lengths).prop_map(
-        |(database, schema, table, numbers, exact, lengths)| {
-            let mut waits = Histogram::default();
-            lengths.iter().for_each(|length| waits.add(i64::from(*length) * 1000));
-            Measured {
-                database,
-                schema,
-                tubes: vec![(table.clone(), vec![("ready", numbers.2)])],
-                table,
-                tasks: vec![("ready", numbers.0), ("taken", 0)],
-                calls: vec![("put", numbers.1), ("ttr", 4)],
-                waits,
-                consumers: numbers.2,
-                exact,
-                ..Measured::default()
-            }
+    let tasks = (prop::array::uniform6(number()), prop::array::uniform6(number()));
+    ([name(), name(), name()], tasks, number(), any::<u32>(), any::<bool>(), lengths).prop_map(
+        |(names, (tasks, of_tube), put, consumers, exact, lengths)| {
+            let mut counters = Counters { tasks, consumers, exact, ..Counters::default() };
+            lengths.iter().for_each(|length| counters.waits.add(i64::from(*length) * 1000));
+            counters.calls[Call::Put as usize] = put;
+            counters.calls[Call::Ttr as usize] = 4;
+            let tubes = vec![(names[0].clone(), of_tube)];
+            Measured { names, counters, tubes, ..Measured::default() }
         },
     )
 }
@@ -79,8 +71,8 @@ proptest! {
         let samples = lines.iter().filter(|line| !line.starts_with('#'));
         let samples: Vec<_> = samples.map(|line| read_sample(line)).collect();
         let mut expected = Vec::new();
-        for family in &families {
-            for sample in &family.samples {
+        for (family, samples) in &families {
+            for sample in samples {
                 let labels = sample.labels.iter().map(|(label, value)| (label.to_string(), value.clone()));
                 let name = format!("{}{}", family.name, sample.suffix);
                 expected.push(Some((name, labels.collect::<Vec<_>>(), sample.value)));
@@ -94,40 +86,39 @@ proptest! {
     #[test]
     fn a_queue_has_a_sample_of_each_thing_measured(queue in measured()) {
         let families = families(std::slice::from_ref(&queue), &[]);
-        let of = |name: &str| families.iter().find(|family| family.name == name).expect(name);
-        prop_assert_eq!(of("xqueue_tasks").samples[0].value, queue.tasks[0].1 as f64);
-        prop_assert_eq!(of("xqueue_tube_tasks").samples[0].value, queue.tubes[0].1[0].1 as f64);
-        prop_assert_eq!(of("xqueue_calls").samples[0].value, queue.calls[0].1 as f64);
-        prop_assert_eq!(of("xqueue_failed_attempts").samples.len(), 1);
-        prop_assert_eq!(of("xqueue_consumers").samples[0].value, queue.consumers as f64);
-        let waits = &of("xqueue_wait_seconds").samples;
+        let of = |name: &str| &families.iter().find(|(family, _)| family.name == name).expect(name).1;
+        let Measured { counters, tubes, .. } = &queue;
+        prop_assert_eq!(of("xqueue_tasks")[0].value, counters.tasks[0].max(0) as f64);
+        prop_assert_eq!(of("xqueue_tube_tasks")[1].value, tubes[0].1[1].max(0) as f64);
+        prop_assert_eq!(of("xqueue_calls").len(), Call::ALL.len());
+        prop_assert_eq!(of("xqueue_calls")[Call::Put as usize].value, counters.calls[Call::Put as usize] as f64);
+        prop_assert_eq!(of("xqueue_failed_attempts").iter().map(|sample| sample.value).sum::<f64>(), 4.0);
+        prop_assert_eq!(of("xqueue_consumers")[0].value, f64::from(counters.consumers));
+        let waits = of("xqueue_wait_seconds");
         prop_assert!(waits.windows(2).take(16).all(|pair| pair[0].value <= pair[1].value));
-        prop_assert_eq!(waits[waits.len() - 2].value, queue.waits.total() as f64);
+        prop_assert_eq!(waits[waits.len() - 2].value, counters.waits.total() as f64);
     }
 
     #[test]
     fn a_line_of_graphite_is_a_path_a_number_and_an_instant(
-        prefix in name(), names in [name(), name(), name()], tasks in any::<Tasks>(), now in any::<i64>()
+        prefix in name(), queue in measured(), now in any::<i64>()
     ) {
-        let [database, schema, table] = names.clone();
-        let states = NAMES;
-        let values = states.iter().zip(tasks).map(|(state, number)| (vec![state.to_string()], number));
-        let sample = Sample { database, schema, table, values: values.collect() };
-        let text = graphite_lines(&prefix, now, std::slice::from_ref(&sample));
-        let lines: Vec<&str> = text.split('\n').collect();
-        prop_assert_eq!((lines.len(), lines.last()), (states.len() + 1, Some(&"")));
-        for ((line, state), number) in lines.iter().zip(states).zip(tasks) {
+        let text = graphite_lines(&prefix, now, &families(std::slice::from_ref(&queue), &[]));
+        let lines: Vec<&str> = text.lines().collect();
+        prop_assert!(text.ends_with('\n') && lines.len() >= 2 * NAMES.len());
+        let own = prefix.split('.').filter(|part| !part.is_empty()).count();
+        for line in &lines {
             let [path, value, instant] = line.split(' ').collect::<Vec<_>>()[..] else {
                 return Err(TestCaseError::fail(line.to_string()));
             };
-            prop_assert_eq!((value.parse(), instant.parse()), (Ok(number), Ok(now)));
+            prop_assert!(value.parse::<f64>().is_ok() && instant.parse() == Ok(now));
             let path: Vec<&str> = path.split('.').collect();
-            let own = path.len() - 4;
-            prop_assert_eq!(own, prefix.split('.').filter(|part| !part.is_empty()).count());
-            let expected = names.iter().map(|name| safe_name(name)).chain([state.to_string()]);
-            prop_assert_eq!(path[own..].to_vec(), expected.collect::<Vec<_>>());
+            prop_assert_eq!(path[own..own + 3].to_vec(), queue.names.each_ref().map(|name| safe_name(name)));
             let is_safe = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
             prop_assert!(path.iter().all(|part| !part.is_empty() && part.chars().all(is_safe)));
+        }
+        for ((line, state), tasks) in lines.iter().zip(NAMES).zip(queue.counters.tasks) {
+            prop_assert!(line.ends_with(&format!(".{state} {} {now}", tasks.max(0))), "{line}");
         }
     }
 
@@ -139,30 +130,39 @@ proptest! {
     }
 }
 
+/// The rows of the reference are written as the list says.
 #[test]
 fn every_family_is_in_the_reference() {
-    let queue = Measured {
-        tasks: vec![("ready", 0)],
-        tubes: vec![("urgent".into(), vec![("ready", 0)])],
-        calls: vec![("put", 0), ("release", 0)],
-        oldest_ready: Some(0.0),
-        capacity: Some((1, 0)),
-        ..Measured::default()
+    let quoted = |names: &[&str]| {
+        names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
     };
-    let worker = MeasuredWorker { lag: Some(0.0), ..MeasuredWorker::default() };
-    let families = families(&[queue], &[worker]);
-    let names: BTreeSet<String> = families
-        .iter()
-        .map(|family| match family.kind {
-            Kind::Counter => format!("{}_total", family.name),
-            Kind::Gauge | Kind::Histogram => family.name.to_string(),
-        })
-        .collect();
+    let expected = FAMILIES.iter().map(|family| {
+        let name = if family.kind == Kind::Counter {
+            format!("{}_total", family.name)
+        } else {
+            family.name.into()
+        };
+        let path = family.graphite.map(|path| {
+            let labels = family.labels.iter().map(|label| format!("<{label}>"));
+            let parts =
+                [path.to_string()].into_iter().chain(labels).filter(|part| !part.is_empty());
+            parts.collect::<Vec<_>>().join(".")
+        });
+        let kind = format!("{:?}", family.kind).to_lowercase();
+        [
+            quoted(&[&name]),
+            kind,
+            quoted(family.labels),
+            path.map_or(String::new(), |path| quoted(&[&path])),
+        ]
+    });
     let reference = include_str!("../../docs/reference/metrics.md");
     let rows = reference.lines().filter(|line| line.starts_with("| `xqueue_"));
-    let cells = rows.filter_map(|row| row.split('|').nth(1));
-    let described = cells.flat_map(|cell| cell.split(", "));
-    let described: BTreeSet<String> =
-        described.map(|name| name.trim().trim_matches('`').to_string()).collect();
-    assert_eq!(names, described);
+    let described = rows.map(|row| {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        // Behind a label there may be what it is.
+        let labels = cells[3].split(':').next().unwrap_or_default();
+        [cells[1], cells[2], labels, cells[4]].map(String::from)
+    });
+    assert_eq!(described.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
 }

@@ -1,6 +1,6 @@
 //! The worker that sends metrics: reads the counters of all databases from shared memory.
 
-use crate::metrics::{Sample, graphite_lines};
+use crate::metrics::{Measured, families, graphite_lines};
 use crate::parts::schedule::{requests, status};
 use crate::parts::slot;
 use crate::server::{latch, time, worker};
@@ -71,13 +71,13 @@ fn ask_workers(rested: &mut HashMap<u32, Instant>) {
 
 fn report() -> String {
     let now = time::now();
-    let samples: Vec<Sample> =
-        slot::all(None).into_iter().filter_map(|(slot, _)| sample(slot, now)).collect();
+    let measured: Vec<Measured> =
+        slot::all(None).into_iter().filter_map(|(slot, _)| measured(slot, now)).collect();
     let timestamp = time::unix_microseconds(now).div_euclid(1_000_000);
-    graphite_lines(&settings::graphite_prefix(), timestamp, &samples)
+    graphite_lines(&settings::graphite_prefix(), timestamp, &families(&measured, &[]))
 }
 
-fn sample(slot: SlotId, now: i64) -> Option<Sample> {
+fn measured(slot: SlotId, now: i64) -> Option<Measured> {
     let mut slot = slot::lock(slot)?;
     let (names, tubes) = (slot.names(), slot.tube_names());
     let (statistics, ready_since) = (slot.statistics(), slot.ready_since());
@@ -86,28 +86,8 @@ fn sample(slot: SlotId, now: i64) -> Option<Sample> {
         slot.forget_ready_since();
     }
     drop(slot);
-    let [database, schema, table] = names.map(|name| name.read());
-    if table.is_empty() {
-        return None;
-    }
-    let mut values = Vec::new();
-    let mut add = |path: &[&str], value: i64| {
-        values.push((path.iter().map(|part| part.to_string()).collect(), value));
-    };
-    NAMES.iter().zip(statistics.tasks).for_each(|(state, tasks)| add(&[state], tasks));
-    // Each value is a file for Graphite: what has never happened gets none.
-    for call in Call::ALL.iter().filter(|call| statistics.calls[**call as usize] != 0) {
-        add(&["calls", call.name()], statistics.calls[*call as usize]);
-    }
-    add(&["consumers"], statistics.consumers.into());
-    if let Some(since) = ready_since {
-        add(&["oldest_ready_seconds"], (now - since).max(0) / 1_000_000);
-    }
-    for (tube, counters) in tubes.iter().zip(&statistics.tubes) {
-        let name = tube.read();
-        for (state, tasks) in NAMES.iter().zip(counters.tasks).filter(|_| !name.is_empty()) {
-            add(&["tubes", &name, state], tasks);
-        }
-    }
-    Some(Sample { database, schema, table, values })
+    let names = names.map(|name| name.read());
+    let tubes = tubes.map(|tube| tube.read()).into_iter().take_while(|tube| !tube.is_empty());
+    let oldest_ready = ready_since.map(|since| time::seconds_of((now - since).max(0)));
+    Some(statistics.measured(names, tubes, oldest_ready)).filter(|queue| !queue.names[2].is_empty())
 }

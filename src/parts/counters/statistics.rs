@@ -1,5 +1,6 @@
 //! The statistics of a queue for views and metrics: counters, names, the worker's last failure.
 
+use crate::metrics::{Counters, Measured};
 use crate::parts::slot::QueueGuard;
 use crate::server::time;
 use xqueue_core::change::{Calls, Transitions};
@@ -8,47 +9,54 @@ use xqueue_core::counters::shown::{ERROR_LENGTH, NAME_LENGTH, Text, set_text};
 use xqueue_core::counters::tubes::{CountedTubes, OfTubes, Tube};
 use xqueue_core::histogram::Histogram;
 use xqueue_core::options::TUBES_COUNTED;
+use xqueue_core::status::Status;
 use xqueue_core::status::{Status, Tasks};
 
 /// A copy of a queue's statistics.
 #[derive(Clone, Debug)]
 pub struct Statistics {
-    pub tasks: Tasks,
-    pub calls: Calls,
+    /// What metrics show.
+    pub counters: Counters,
     pub transitions: Transitions,
-    /// How long tasks were ready before they were taken.
-    pub waits: Histogram,
-    /// How long tasks were taken before they were acked.
-    pub works: Histogram,
     pub last_minute: Flow,
     pub tubes: [Tube; TUBES_COUNTED],
-    pub consumers: u32,
-    /// Producers that wait for room.
-    pub producers: u32,
-    pub capacity: Option<i64>,
     /// Room reserved by open and prepared transactions.
     pub reserved: i64,
-    pub exact: bool,
-    /// The last failure of the worker, or a task that takes pass over, or a defect of the table; with the time when it
-    /// was found.
+    /// Last failure of the worker, a task that takes pass over, or else what the table lacks, and when that was found.
     pub error: Option<(Text<ERROR_LENGTH>, i64)>,
+}
+
+impl Statistics {
+    /// Adds what metrics show and counters do not say. `tubes`: the names of those with statistics of their own.
+    pub fn measured(
+        self,
+        names: [String; 3],
+        tubes: impl IntoIterator<Item = String>,
+        oldest_ready: Option<f64>,
+    ) -> Measured {
+        let tubes = tubes.into_iter().zip(self.tubes.map(|tube| tube.tasks)).collect();
+        let has_error = self.error.is_some();
+        Measured { names, counters: self.counters, tubes, oldest_ready, has_error }
+    }
 }
 
 impl QueueGuard {
     pub fn statistics(&self) -> Statistics {
         Statistics {
-            tasks: self.counters.tasks,
-            calls: self.counters.calls,
+            counters: Counters {
+                tasks: self.counters.tasks,
+                calls: self.counters.calls,
+                waits: self.counters.waits,
+                works: self.counters.works,
+                consumers: self.waiters.consumers(),
+                producers: self.waiters.producers,
+                capacity: self.capacity.capacity,
+                exact: self.counters.exact,
+            },
             transitions: self.counters.transitions,
-            waits: self.counters.waits,
-            works: self.counters.works,
             last_minute: self.counters.rates.of_last_minute(time::now()),
             tubes: *self.tubes().counters(),
-            consumers: self.waiters.consumers(),
-            producers: self.waiters.producers,
-            capacity: self.capacity.capacity,
             reserved: self.capacity.reserved + self.capacity.prepared(),
-            exact: self.counters.exact,
             error: self.shown.problem(self.apart.problems, time::now()),
         }
     }
