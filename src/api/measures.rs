@@ -15,10 +15,8 @@ use crate::server::{catalog, jsonb, process, time, xact};
 use crate::sql_functions;
 use pgrx::pg_sys::Oid;
 use serde_json::{Map, Value as Json, json};
-use xqueue_core::change::Call as Kind;
 use xqueue_core::histogram::Histogram;
 use xqueue_core::status::Status;
-use xqueue_core::status::{Status, Tasks};
 
 sql_functions! {
     "metrics" as metrics, pg_finfo_metrics() -> text => metrics_impl;

@@ -2,6 +2,7 @@
 
 use pgrx::pg_sys;
 use pgrx::pg_sys::libpq::be::MyProcPort;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 /// The reason for a sleep, shown as `wait_event` in pg_stat_activity from PostgreSQL 17 on.
@@ -49,6 +50,20 @@ impl Reason {
 /// Sleeps until this process's latch is set, the timeout passes, or, with `watch_client`, the client has closed its
 /// connection. A closed connection, a cancel or a shutdown ends the statement with an error.
 pub fn wait(reason: Reason, timeout: Option<Duration>, watch_client: bool) {
+    wait_for(reason, timeout, watch_client, None);
+}
+
+/// Sleeps until this process's latch is set, the time is over, or the socket takes data or has failed.
+pub fn wait_for_room(reason: Reason, timeout: Option<Duration>, socket: Option<BorrowedFd>) {
+    wait_for(reason, timeout, false, socket);
+}
+
+fn wait_for(
+    reason: Reason,
+    timeout: Option<Duration>,
+    watch_client: bool,
+    writable: Option<BorrowedFd>,
+) {
     let event = reason.event();
     let mut events = pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH;
     let mut milliseconds = -1;
@@ -57,10 +72,14 @@ pub fn wait(reason: Reason, timeout: Option<Duration>, watch_client: bool) {
         // Rounded up: waits that end early would amount to polling.
         milliseconds = timeout.as_micros().div_ceil(1000).min(i32::MAX as u128) as i64;
     }
-    // SAFETY: waits on this process's own latch and on its client's socket; `MyProcPort` is null in processes without a
-    // client.
+    let mut socket = pg_sys::PGINVALID_SOCKET as pg_sys::pgsocket;
+    if let Some(writable) = writable {
+        events |= pg_sys::WL_SOCKET_WRITEABLE;
+        socket = writable.as_raw_fd();
+    }
+    // SAFETY: waits on this process's own latch, and on its client's socket or one that is borrowed, hence open;
+    // `MyProcPort` is null in processes without a client.
     unsafe {
-        let mut socket = pg_sys::PGINVALID_SOCKET as pg_sys::pgsocket;
         if watch_client && !MyProcPort.is_null() && pg_sys::WaitEventSetCanReportClosed() {
             events |= pg_sys::WL_SOCKET_CLOSED;
             socket = (*MyProcPort).sock;

@@ -8,9 +8,7 @@ use crate::worker::graphite::Sender;
 use crate::{background_worker, settings};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-use xqueue_core::change::Call;
 use xqueue_core::slot_id::SlotId;
-use xqueue_core::status::NAMES;
 
 /// The workers of the databases are asked for what they know this long before a report, at most.
 const ASK_AHEAD: Duration = Duration::from_secs(1);
@@ -32,25 +30,29 @@ fn main(_argument: u32) {
         if sender.as_ref().map(|sender| &sender.target) != target.as_ref() {
             (sender, due_at) = (target.map(Sender::new), Instant::now());
         }
-        let pause = sender.as_mut().map(|sender| {
-            let (now, interval) = (Instant::now(), settings::graphite_interval());
-            // The interval may be shorter now.
-            due_at = due_at.min(now + interval);
-            if due_at <= now {
+        let Some(sender) = &mut sender else {
+            latch::wait(latch::Reason::Work, None, false);
+            continue;
+        };
+        let (now, interval) = (Instant::now(), settings::graphite_interval());
+        // The interval may be shorter now.
+        due_at = due_at.min(now + interval);
+        if due_at <= now {
+            if sender.is_free() {
                 sender.send(report(), now);
-                (due_at, has_asked) = (now + interval, false);
             }
-            if due_at - now <= ASK_AHEAD && !std::mem::replace(&mut has_asked, true) {
-                ask_workers(&mut rested);
-            }
-            match sender.work(now) {
-                Some(Ok(message)) => pgrx::log!("xqueue: {message}"),
-                Some(Err(message)) => pgrx::warning!("xqueue: {message}"),
-                None => {}
-            }
-            sender.pause().min(due_at - now)
-        });
-        latch::wait(latch::Reason::Work, pause, false);
+            (due_at, has_asked) = (now + interval, false);
+        }
+        if due_at - now <= ASK_AHEAD && !std::mem::replace(&mut has_asked, true) {
+            ask_workers(&mut rested);
+        }
+        match sender.work(now) {
+            Some(Ok(message)) => pgrx::log!("xqueue: {message}"),
+            Some(Err(message)) => pgrx::warning!("xqueue: {message}"),
+            None => {}
+        }
+        let (socket, pause) = sender.awaited(now);
+        latch::wait_for_room(latch::Reason::Work, Some(pause.min(due_at - now)), socket);
     }
 }
 

@@ -10,7 +10,6 @@ use xqueue_core::counters::tubes::{CountedTubes, OfTubes, Tube};
 use xqueue_core::histogram::Histogram;
 use xqueue_core::options::TUBES_COUNTED;
 use xqueue_core::status::Status;
-use xqueue_core::status::{Status, Tasks};
 
 /// A copy of a queue's statistics.
 #[derive(Clone, Debug)]

@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use carbon::Carbon;
 use xqueue_tests::{
-    Client, Database, Queue, Server, connect, database, id, json, put, scalar, take, unique,
-    wait_until,
+    Client, Cluster, Database, Queue, Server, connect, database, id, json, put, scalar, take,
+    unique, wait_until,
 };
 
 const STATES: [&str; 6] = ["ready", "taken", "waiting", "buried", "zombie", "done"];
@@ -298,41 +298,75 @@ fn one_line_and_no_delay(
     assert_eq!(logged("tcp", port), before + 1, "lines in the log");
 }
 
-/// While a connect waits the worker handles signals, and only its main thread does.
+/// The worker of metrics hears the postmaster, whatever it waits for.
 #[test]
-fn a_deaf_graphite_delays_no_shutdown() {
-    let _server = Server::alone();
-    let mut settings = Settings::new();
-    let full = TcpListener::bind("127.0.0.1:0").expect("a free port");
+fn no_graphite_delays_a_fast_shutdown() {
+    let server = Cluster::new("xqueue.graphite_interval = '100ms'\n");
+    server.client().batch_execute("SELECT xqueue.create('jobs')").expect("a queue");
+    // Reports of this size fill the kernel's buffers soon.
+    server.configure(&format!("xqueue.graphite_prefix = '{}'", "x".repeat(100_000)));
+    let listen = || TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = |listener: &TcpListener| listener.local_addr().expect("it is bound").port();
+    let log_says = |host: &str, port: u16, words: &str| {
+        let line = format!("cannot send metrics to Graphite at tcp://{host}:{port}: {words}");
+        wait_until(&line, || server.log().contains(&line));
+    };
+    let start = |host: &str, port: u16| {
+        server
+            .configure(&format!("xqueue.graphite_host = '{host}'\nxqueue.graphite_port = {port}"));
+        server.start();
+    };
+    let stop = |state: &str| {
+        let start = Instant::now();
+        server.stop("fast");
+        assert!(start.elapsed() < Duration::from_secs(4), "{state}: after {:?}", start.elapsed());
+    };
+    stop("none");
+
+    let full = listen();
     let _fillers = fill(&full);
-    settings.send_to(full.local_addr().expect("it is bound").port(), "tcp", "xqueue");
-    let worker = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'xqueue metrics'";
-    let pid: i32 = scalar(&mut settings.admin, worker, &[]);
-    // Of the 64 signals SIGKILL and SIGSTOP cannot be blocked, and 32 and 33 belong to the C library.
-    let all = !(1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1) | 3 << 31);
-    wait_until("a thread connects", || blocked_signals(pid, "xqueue graphite") == Some(all));
-    let start = Instant::now();
-    settings.admin.execute("SELECT pg_terminate_backend($1)", &[&pid]).expect("it is there");
-    wait_until("the worker ends", || !Path::new(&format!("/proc/{pid}")).exists());
-    assert!(start.elapsed() < Duration::from_secs(2), "after {:?}", start.elapsed());
-    wait_until("another worker starts", || {
-        let row = settings.admin.query_opt(worker, &[]).expect("a statement of ours");
-        row.is_some_and(|row| row.get::<_, i32>(0) != pid)
+    let others = connections_to(port(&full));
+    start("127.0.0.1", port(&full));
+    wait_until("it connects", || !connections_to(port(&full)).is_subset(&others));
+    stop("does not answer");
+
+    let never_reads = listen();
+    start("127.0.0.1", port(&never_reads));
+    log_says("127.0.0.1", port(&never_reads), "");
+    wait_until("it connects again", || !connections_to(port(&never_reads)).is_empty());
+    stop("never reads");
+
+    let closed = port(&listen());
+    start("127.0.0.1", closed);
+    log_says("127.0.0.1", closed, "Connection refused");
+    stop("refuses");
+
+    let closes_midway = listen();
+    let address = closes_midway.local_addr().expect("it is bound");
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !end.load(Ordering::Relaxed) {
+                let (mut stream, _) = closes_midway.accept().expect("a connection");
+                drop(stream.read(&mut [0; 9]));
+            }
+        });
+        // Also when the assertions fail: the thread waits for one more connection.
+        let _last = OnDrop(|| {
+            end.store(true, Ordering::Relaxed);
+            drop(TcpStream::connect(address));
+        });
+        start("127.0.0.1", address.port());
+        log_says("127.0.0.1", address.port(), "");
+        stop("closes midway");
     });
+
+    start("no-such-host.invalid", 2003);
+    log_says("no-such-host.invalid", 2003, "cannot resolve the host name");
+    stop("has no address");
 }
 
-/// The signal mask of a process's thread of this name.
-fn blocked_signals(pid: i32, name: &str) -> Option<u64> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    tasks.flatten().find_map(|task| {
-        let status = std::fs::read_to_string(task.path().join("status")).ok()?;
-        let field = |of: &str| status.lines().find_map(|line| line.strip_prefix(of)).map(str::trim);
-        let mask = field("SigBlk:").filter(|_| field("Name:") == Some(name))?;
-        u64::from_str_radix(mask, 16).ok()
-    })
-}
-
-/// The network is gone, and no packet says so: the kernel gives the connection up after ten seconds.
+/// The network is gone, and no packet says so: the kernel gives the connection up after five seconds.
 #[test]
 fn a_graphite_that_vanishes_delays_nothing_and_is_found_again() {
     let _server = Server::alone();

@@ -21,8 +21,8 @@ const BARE: [&str; 10] = [
     "SPIPlanPtr",
 ];
 /// Rises only in a commit that says why. A change that removes one lowers it.
-const UNSAFE_BLOCKS: usize = 390;
-const PROTOTYPES: usize = 62;
+const UNSAFE_BLOCKS: usize = 388;
+const PROTOTYPES: usize = 63;
 /// Safe functions of its own that take what is bare.
 const TRUSTING: usize = 4;
 
