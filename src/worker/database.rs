@@ -12,10 +12,9 @@ use crate::server::xact;
 use crate::server::{callbacks, catalog, injection, process, time, worker};
 use crate::worker::ages;
 use crate::worker::definitions::{self, Definitions};
-use crate::worker::job::{Manner, Outcome};
+use crate::worker::job::{Outcome, Unfit};
 use crate::worker::known::{KnownQueue, Server};
 use crate::worker::leases::{Attached, Leases};
-use crate::worker::maintenance::Unfit;
 use crate::worker::prepared::Prepared;
 use crate::worker::recounts::Recounts;
 use crate::worker::unending;
@@ -127,7 +126,7 @@ impl Worker {
         let listed = xact::try_in_transaction(|| match catalog::is_installed() {
             true if !queue::try_lock() => Outcome::Busy,
             true => Outcome::Done(definitions::list_queues()),
-            false => Outcome::Gone,
+            false => Outcome::Unfit(Unfit::Gone),
         });
         match listed {
             Ok(Outcome::Done(listed)) => {
@@ -135,7 +134,7 @@ impl Worker {
                 self.definitions.list(listed);
                 self.complained = false;
             }
-            Ok(Outcome::Gone | Outcome::RunsUserCode | Outcome::OwnedBy(_)) => return false,
+            Ok(Outcome::Unfit(_)) => return false,
             Ok(Outcome::Busy) => self.reload_at = Some(Instant::now() + BUSY_PAUSE),
             Err(failure) => {
                 self.reload_at = Some(Instant::now() + RELOAD_PAUSE);
@@ -200,16 +199,16 @@ impl Worker {
             }
             let Some(queue) = self.queues.get_mut(&table) else { continue };
             let begun = Instant::now();
-            let unfit = queue.maintenance.work(table, Manner::Brief);
+            let done = queue.maintenance.work(table);
             *used.entry(owner).or_default() += begun.elapsed();
-            match unfit {
-                Some(Unfit::Slow) => self.definitions.note_slow(owner, &mut self.queues),
+            match done {
+                Err(Unfit::Slow) => self.definitions.note_slow(owner, &mut self.queues),
                 // A check that was added is not reported.
-                Some(Unfit::RunsUserCode) => {
+                Err(Unfit::RunsUserCode) => {
                     queue.set_server(owner, Server::JobWorker);
                     self.definitions.read_again(table);
                 }
-                Some(Unfit::Gone | Unfit::OwnedBy(_)) | None => {}
+                Err(Unfit::Gone) | Ok(()) => {}
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::server::relation::{self, Lock, Relation};
 use crate::server::xact::{self, Failure};
 use crate::server::{catalog, process, spi};
 use crate::upgrade::healing;
-use crate::worker::job::Outcome;
+use crate::worker::job::{Outcome, Unfit};
 use crate::worker::known::{KnownQueue, Server};
 use crate::worker::prepared::Prepared;
 use pgrx::pg_sys::Oid;
@@ -209,7 +209,7 @@ impl Definitions {
         let queue = queue::find(table).or_raise();
         let described = again.and_then(|again| again.queue.upgrade());
         let Some((queue, (schema, name))) = queue.zip(catalog::table_name(table)) else {
-            return Outcome::Gone;
+            return Outcome::Unfit(Unfit::Gone);
         };
         if settled.is_some() && described.is_some_and(|described| Rc::ptr_eq(&described, &queue)) {
             return Outcome::Done(None);

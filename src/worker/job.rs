@@ -23,21 +23,24 @@ pub enum Outcome<T> {
     Done(T),
     /// The table is locked exclusively; retried later.
     Busy,
-    /// The table is a queue no more.
+    Unfit(Unfit),
+}
+
+/// Why this worker has to leave a queue to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// The table is a queue no more, or belongs to another owner than this job worker serves.
     Gone,
     /// Changes of the table run code of its owner, which the worker of a database leaves to a job worker.
     RunsUserCode,
-    /// The table belongs to another owner than this job worker serves.
-    OwnedBy(Oid),
+    /// It takes too long for the database worker.
+    Slow,
 }
 
-/// How hard a batch is tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
-    /// As a whole; what takes too long is left to a job worker. So the database worker does it.
-    Brief,
-    /// As a whole, and if that fails or takes too long one by one. So a job worker does it.
-    Patient,
+/// Returns whether this worker goes on with a batch, task by task, when the batch takes too long. The database worker
+/// leaves such a queue to a job worker.
+pub fn is_patient() -> bool {
+    own::served_owner().is_some()
 }
 
 /// When a job worker is ended that does not get on.
@@ -80,28 +83,28 @@ pub fn run<T>(table: Oid, work: impl FnOnce(&Means) -> T) -> Result<Outcome<T>, 
         }
         let queue = match queue::find(table) {
             Ok(Some(queue)) => queue,
-            Ok(None) => return Outcome::Gone,
+            Ok(None) => return Outcome::Unfit(Unfit::Gone),
             Err(error) => error.raise(),
         };
         let Some(owner) = Relation::open(table, Lock::None).map(|relation| relation.owner()) else {
-            return Outcome::Gone;
+            return Outcome::Unfit(Unfit::Gone);
         };
         match own::served_owner() {
-            Some(served) if Oid::from(served) != owner => return Outcome::OwnedBy(owner),
+            Some(served) if Oid::from(served) != owner => return Outcome::Unfit(Unfit::Gone),
             // A security-restricted operation refuses deferred triggers.
             Some(_) => spi::connect(|spi| drop(spi.run("SET CONSTRAINTS ALL IMMEDIATE"))),
-            None if queue.runs_user_code() => return Outcome::RunsUserCode,
+            None if queue.runs_user_code() => return Outcome::Unfit(Unfit::RunsUserCode),
             None => {}
         }
-        if own::served_owner().is_some() && user::is_superuser(owner) {
-            let owner = catalog::role_name(owner);
-            if !authors::require_trusted(&queue, &owner).or_raise() {
-                return Outcome::Busy;
-            }
+        if is_patient()
+            && user::is_superuser(owner)
+            && !authors::require_trusted(&queue, &catalog::role_name(owner)).or_raise()
+        {
+            return Outcome::Busy;
         }
         let _limit = Limit::begin();
         let _role = user::act_restricted_as(owner);
-        let Some(means) = Means::of(&queue) else { return Outcome::RunsUserCode };
+        let Some(means) = Means::of(&queue) else { return Outcome::Unfit(Unfit::RunsUserCode) };
         let done = work(&means);
         // Rows of another server are visible only with the subscription.
         if subscription::copies(table) {
@@ -120,7 +123,6 @@ pub struct Batch<'a> {
     pub means: &'a Means<'a>,
     pub change: Change,
     pub wanted: Wanted<'a>,
-    pub manner: Manner,
 }
 
 /// What came of a batch.
@@ -133,31 +135,16 @@ pub struct Changed {
     pub failure: Option<Failure>,
 }
 
-impl Changed {
-    /// What came of two batches.
-    pub fn with(self, next: Changed) -> Changed {
-        Changed {
-            tasks: self.tasks + next.tasks,
-            is_slow: self.is_slow || next.is_slow,
-            failure: next.failure.or(self.failure),
-        }
-    }
-}
-
 impl Batch<'_> {
-    /// Changes a batch of tasks; how many.
-    fn run(&self) -> usize {
-        self.run_some(settings::batch_size(), &Passed::default())
-    }
-
-    /// Does the same; if that fails, one by one.
-    pub fn run_or_each(&self) -> Changed {
+    /// Changes a batch of tasks; if that fails, one by one.
+    pub fn run(&self) -> Changed {
         if resting::tries_again(self.means.queue.table) {
             return self.run_each();
         }
-        match xact::try_in_subtransaction(|| self.run()) {
+        let all = || self.run_some(settings::batch_size(), &Passed::default());
+        match xact::try_in_subtransaction(all) {
             Ok(tasks) => Changed { tasks, ..Changed::default() },
-            Err(failure) if failure.is_canceled() && self.manner == Manner::Brief => {
+            Err(failure) if failure.is_canceled() && !is_patient() => {
                 Error::new(PgSqlErrorCode::ERRCODE_QUERY_CANCELED, failure.message).raise()
             }
             Err(failure) => {
@@ -168,13 +155,10 @@ impl Batch<'_> {
     }
 
     /// Changes tasks one by one, so that a task that cannot be changed, or only slowly, holds up no others.
-    pub fn run_each(&self) -> Changed {
+    fn run_each(&self) -> Changed {
         let begun = Instant::now();
         // Other queues wait for their turn.
-        let limit = match self.manner {
-            Manner::Patient => 2 * settings::worker_timeout(),
-            Manner::Brief => settings::worker_timeout(),
-        };
+        let limit = (1 + u32::from(is_patient())) * settings::worker_timeout();
         let (mut changed, mut passed) = (Changed::default(), Passed::default());
         while changed.tasks + (passed.count as usize) < settings::batch_size() as usize {
             Limit::restart();
@@ -188,7 +172,7 @@ impl Batch<'_> {
                 }
             }
             changed.is_slow |= begun.elapsed() > limit;
-            if begun.elapsed() > limit || changed.is_slow && self.manner != Manner::Patient {
+            if begun.elapsed() > limit || changed.is_slow && !is_patient() {
                 break;
             }
         }

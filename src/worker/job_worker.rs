@@ -7,8 +7,8 @@ use crate::parts::schedule::workers::{Assignment, WorkerId};
 use crate::parts::schedule::{Kind, NEVER, own, requests};
 use crate::parts::slot;
 use crate::server::{callbacks, spi, time, user, worker, xact};
-use crate::worker::job::{self, Manner};
-use crate::worker::maintenance::{Maintenance, SLOW_PAUSES, Unfit};
+use crate::worker::job;
+use crate::worker::maintenance::{Maintenance, SLOW_PAUSES};
 use crate::worker::recounts;
 use pgrx::pg_sys::Oid;
 use std::collections::HashMap;
@@ -69,10 +69,12 @@ fn serve(of: Assignment) {
             }
             worked = Instant::now();
             own::get_on(Some(table), job::stop_at());
-            let unfit = queue.work(table.into(), Manner::Patient);
+            let done = queue.work(table.into());
             reset();
-            if let Some(unfit) = unfit {
-                give_up(of.database, queue, unfit);
+            if done.is_err() {
+                // The database worker says who serves it.
+                queue.forget();
+                requests::request(of.database, |requests| requests.registry = true);
             }
         }
         worker::report_idle();
@@ -86,18 +88,6 @@ fn serve(of: Assignment) {
         }
         worker::wait_idle(Some(time::until(needed_at).min(CLOCK_INTERVAL)));
     }
-}
-
-/// Leaves a queue to another worker; the database worker says to which.
-fn give_up(database: u32, queue: &mut Maintenance, unfit: Unfit) {
-    if let Unfit::OwnedBy(owner) = unfit
-        && let Some(mut slot) = slot::lock(queue.slot)
-    {
-        slot.set_job_owner(owner.into());
-        slot.look_for_all();
-    }
-    queue.forget();
-    requests::request(database, |requests| requests.registry = true);
 }
 
 /// What only this process knows of is looked for again by another.

@@ -21,18 +21,6 @@ use xqueue_core::change::{Call, has_progressed};
 use xqueue_core::row_id::RowId;
 use xqueue_core::statement::{Change, Parameter};
 
-/// Whether to continue at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Progress {
-    /// There was progress, or nothing is left.
-    Made,
-    /// The rest is locked by other transactions.
-    #[default]
-    Locked,
-    /// The rest was changed without effect, as by a trigger.
-    Stuck,
-}
-
 /// How a job works on a queue.
 pub struct Means<'q> {
     pub queue: &'q Rc<Queue>,
@@ -164,21 +152,6 @@ impl<'q> Means<'q> {
     pub fn has_made_progress(&self) -> bool {
         let (transitions, due) = transaction::transitions(self.queue.slot);
         has_progressed(&transitions, due.is_some_and(|due| due <= time::now()))
-    }
-
-    /// Why tasks are left that were to be changed: if one can be locked, the change has come to nothing. Changed
-    /// directly, it never does.
-    pub fn left(&self, mut changes: impl Iterator<Item = Change>, wanted: Wanted) -> Progress {
-        if self.is_direct {
-            return Progress::Locked;
-        }
-        let mut arguments = self.arguments(wanted);
-        arguments.set(Parameter::Limit, Value::int4(1));
-        arguments.set(Parameter::Skip, Value::int4(0));
-        let pick =
-            |spi: &Spi, change| self.queue.run(spi, &Statement::Pick(change), &arguments).len();
-        let finds = |change| spi::connect(|spi| pick(spi, change) > 0);
-        if changes.any(finds) { Progress::Stuck } else { Progress::Locked }
     }
 
     fn arguments<'a>(&self, wanted: Wanted<'a>) -> Arguments<'a> {

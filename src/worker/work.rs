@@ -7,8 +7,8 @@ use crate::queue::Queue;
 use crate::server::time;
 use crate::server::types::Uuid;
 use crate::server::xact::Failure;
-use crate::worker::job::{self, Batch, Changed, Manner, Outcome};
-use crate::worker::means::{Means, Progress};
+use crate::worker::job::{self, Batch, Changed, Outcome};
+use crate::worker::means::Means;
 use crate::worker::resting;
 use crate::write::direct::upkeep::Wanted;
 use pgrx::pg_sys::Oid;
@@ -22,28 +22,19 @@ use xqueue_core::status::Status;
 pub enum Work {
     /// Acts on what is due at `now`: delays, times to run, ends of life; begins with the kind at index `first`.
     /// Nothing is due before `since` but what has refused.
-    Timed { now: i64, since: i64, refused: Refused, first: usize },
+    Timed { now: i64, since: i64, first: usize },
     /// Gives back tasks without a session, and finds sessions that have ended unnoticed.
     FindLost,
     /// Gives back the tasks of these sessions.
     Reap { sessions: Vec<Uuid> },
 }
 
-/// What is done with tasks that have refused to be changed by statements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// No task is known to have, or all that is due is tried anyway.
-    Unknown,
-    /// They rest.
-    Rest,
-    /// Their pause is over: they are tried, behind those that have fallen due since.
-    Again,
-}
-
 /// What came of work whose transaction has committed.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    pub progress: Progress,
+    /// There was progress, or nothing is left. Otherwise the rest is locked by other transactions, or was changed without
+    /// effect, as by a trigger.
+    pub has_progressed: bool,
     /// The next instant to act, after `Timed`.
     pub next: Option<i64>,
     /// Sessions that were found to have ended, or that still hold tasks.
@@ -54,21 +45,19 @@ pub struct Report {
     pub is_slow: bool,
     /// The kind with which the next job has to begin, after `Timed`.
     pub first: usize,
-    /// What has come of those that had refused, if they were tried.
-    pub refused: Option<Changed>,
+    /// Due tasks have refused to be changed by statements. Those that refuse the direct path rest by themselves.
+    pub refuses: bool,
     pub failure: Option<Failure>,
 }
 
 /// Does a job and says what came of it. An error has undone it.
-pub fn perform(table: Oid, work: &Work, manner: Manner) -> Result<Outcome<Report>, Failure> {
+pub fn perform(table: Oid, work: &Work) -> Result<Outcome<Report>, Failure> {
     let mut is_outdated = false;
     let done = job::run(table, |means| {
         let report = match work {
-            Work::Timed { now, since, refused, first } => {
-                act_on_time(means, (*now, *since), *refused, *first, manner)
-            }
-            Work::FindLost => find_lost(means, manner),
-            Work::Reap { sessions } => reap(means, sessions, manner),
+            Work::Timed { now, since, first } => act_on_time(means, (*now, *since), *first),
+            Work::FindLost => find_lost(means),
+            Work::Reap { sessions } => reap(means, sessions),
         };
         let report = with_resting(means, report);
         is_outdated = means.is_outdated.get();
@@ -80,79 +69,48 @@ pub fn perform(table: Oid, work: &Work, manner: Manner) -> Result<Outcome<Report
     }
 }
 
-/// Adds to a report what rests because it has failed, and when one of that is tried again. Where statements have
-/// failed, nothing rests: unless others were changed, all is tried again after a pause.
+/// Adds to a report what rests because it has failed, and when one of that is tried again.
 fn with_resting(means: &Means, mut report: Report) -> Report {
-    match resting::end(means.queue.table).filter(|_| means.is_direct) {
-        Some((left, failure)) => {
-            let again = match left {
-                Duration::ZERO => i64::MIN,
-                left => time::now().saturating_add(left.as_micros() as i64),
-            };
-            report.next = report.next.into_iter().chain([again]).min();
-            report.failure = report.failure.or(failure);
-        }
-        None if report.failure.is_some() && report.progress != Progress::Made => {
-            report.progress = Progress::Stuck;
-        }
-        None => {}
+    if let Some((left, failure)) = resting::end(means.queue.table).filter(|_| means.is_direct) {
+        let again = match left {
+            Duration::ZERO => i64::MIN,
+            left => time::in_future(left),
+        };
+        report.next = report.next.into_iter().chain([again]).min();
+        report.failure = report.failure.or(failure);
     }
     report
 }
 
 /// Of each kind of timed work a batch, up to the first one that reaches a time limit: others wait for their turn. The
 /// next job begins with the kind after that.
-fn act_on_time(
-    means: &Means,
-    (now, since): (i64, i64),
-    refused: Refused,
-    first: usize,
-    manner: Manner,
-) -> Report {
+fn act_on_time(means: &Means, (now, since): (i64, i64), first: usize) -> Report {
     let queue = means.queue;
     if !may_have_timed(queue) {
-        return Report { progress: Progress::Made, ..Report::default() };
+        return Report { has_progressed: true, ..Report::default() };
     }
     // Tasks that rest, in this process or in one before it that has left an error, are due earlier.
-    let may_rest = means.has_rested || slot::lock(queue.slot).is_none_or(|slot| slot.has_error());
-    let is_known = !may_rest || refused != Refused::Unknown && !means.is_direct;
-    let since = if queue.is_tracked && is_known { since } else { i64::MIN };
-    let wanted = Wanted::Due { now, since };
+    let has_error = || slot::lock(queue.slot).is_none_or(|slot| slot.has_error());
+    let may_rest = means.has_rested || means.is_direct && has_error();
+    let since = if queue.is_tracked && !may_rest { since } else { i64::MIN };
     let before = if means.tells() { None } else { means.next_due(since) };
     let mut failure: Option<Failure> = None;
     let changes: Vec<Change> = timed_changes(queue).collect();
-    let batch = |change, wanted| Batch { means, change, wanted, manner };
     let slow = in_turn(changes.len(), first).find(|index| {
-        let changed = batch(changes[*index], wanted).run_or_each();
+        let wanted = Wanted::Due { now, since };
+        let changed = Batch { means, change: changes[*index], wanted }.run();
         failure = changed.failure.or(failure.take());
         changed.is_slow
     });
-    let tried = (refused == Refused::Again && slow.is_none()).then(|| {
-        let all = Wanted::Due { now, since: i64::MIN };
-        let changes = changes.iter().filter(|_| !means.is_direct);
-        let tried = changes.map(|change| batch(*change, all).run_each());
-        tried.reduce(Changed::with).unwrap_or_default()
-    });
     let mut next = means.next_due(since);
     let has_made = || if means.tells() { means.has_made_progress() } else { next != before };
-    let progress = match next {
-        Some(next) if next <= now && !has_made() => means.left(timed_changes(queue), wanted),
-        _ => Progress::Made,
-    };
-    if progress != Progress::Made && failure.is_some() && !means.is_direct {
-        // These are tried again after a pause, or with the next one that falls due.
+    let has_progressed = next.is_none_or(|next| next > now) || has_made();
+    let refuses = !means.is_direct && failure.as_ref().is_some_and(|why| !why.is_canceled());
+    if refuses && !has_progressed {
         next = means.next_due(now.saturating_add(1));
     }
-    let first = slow.map_or(0, |index| index + 1);
-    Report {
-        progress,
-        next,
-        first,
-        is_slow: slow.is_some(),
-        refused: tried,
-        failure,
-        ..Report::default()
-    }
+    let (first, is_slow) = (slow.map_or(0, |index| index + 1), slow.is_some());
+    Report { has_progressed, next, first, is_slow, refuses, failure, ..Report::default() }
 }
 
 /// Returns whether there may be a task that is due at some instant, by the counters. A task that comes later is
@@ -184,34 +142,28 @@ fn timed_changes(queue: &Queue) -> impl Iterator<Item = Change> {
 }
 
 /// Gives back what no session holds, and finds the sessions that have ended unnoticed.
-fn find_lost(means: &Means, manner: Manner) -> Report {
-    let (change, wanted) = (Change::ReapOwnerless, Wanted::Ownerless);
+fn find_lost(means: &Means) -> Report {
     let holders = means.holders();
     let has_more = holders.contains(&None);
-    let (mut changed, mut progress) = (Changed::default(), Progress::Made);
-    if has_more {
-        changed = Batch { means, change, wanted, manner }.run_or_each();
-        if !means.has_made_progress() {
-            progress = means.left([change].into_iter(), wanted);
-        }
-    }
+    let changed = match has_more {
+        true => Batch { means, change: Change::ReapOwnerless, wanted: Wanted::Ownerless }.run(),
+        false => Changed::default(),
+    };
+    let has_progressed = !has_more || means.has_made_progress();
     let sessions = store::lost(holders.into_iter().flatten().collect()).or_raise();
     let Changed { is_slow, failure, .. } = changed;
-    Report { progress, sessions, has_more, is_slow, failure, ..Report::default() }
+    Report { has_progressed, sessions, has_more, is_slow, failure, ..Report::default() }
 }
 
 /// Gives back tasks that sessions had taken.
-fn reap(means: &Means, sessions: &[Uuid], manner: Manner) -> Report {
-    let (change, wanted) = (Change::Reap, Wanted::Held { sessions });
-    let Changed { tasks, is_slow, failure } = Batch { means, change, wanted, manner }.run_or_each();
+fn reap(means: &Means, sessions: &[Uuid]) -> Report {
+    let wanted = Wanted::Held { sessions };
+    let Changed { tasks, is_slow, failure } = Batch { means, change: Change::Reap, wanted }.run();
     // Locked rows were passed over: then there is more to do.
-    let holders = means.holding(wanted);
+    let sessions = means.holding(wanted);
     let has_made = || if means.tells() { means.has_made_progress() } else { tasks > 0 };
-    let progress = match holders.is_empty() || has_made() {
-        true => Progress::Made,
-        false => means.left([change].into_iter(), wanted),
-    };
-    Report { progress, sessions: holders, is_slow, failure, ..Report::default() }
+    let has_progressed = sessions.is_empty() || has_made();
+    Report { has_progressed, sessions, is_slow, failure, ..Report::default() }
 }
 
 #[cfg(test)]

@@ -136,10 +136,9 @@ impl QueueGuard {
             NEVER => NEVER,
             due => after(Kind::Timed, due),
         };
-        match is_settled && !self.schedule.sweep {
-            true => timed,
-            false => timed.min(after(Kind::Orphans, now)),
-        }
+        let at_once = |is_wanted, kind| if is_wanted { after(kind, now) } else { NEVER };
+        let orphans = at_once(!is_settled || self.schedule.sweep, Kind::Orphans);
+        timed.min(orphans).min(at_once(self.has_failed(Kind::Refused), Kind::Refused))
     }
 
     /// How long work of a kind is not to be tried (µs).
@@ -167,11 +166,6 @@ impl QueueGuard {
     pub fn fail(&mut self, kind: Kind, message: &str) {
         self.schedule.retries[kind as usize].has_failed = true;
         self.set_error(message);
-    }
-
-    /// Notes that work of a kind has failed by the error that is shown.
-    pub fn keep_failure(&mut self, kind: Kind) {
-        self.schedule.retries[kind as usize].has_failed = true;
     }
 
     /// Returns whether work of a kind has failed the last time.

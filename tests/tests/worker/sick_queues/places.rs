@@ -61,6 +61,21 @@ fn tasks_that_a_trigger_refuses_are_tried_less_and_less_and_hold_up_no_other() {
 }
 
 #[test]
+fn what_took_too_long_is_tried_again_though_nothing_else_falls_due() {
+    let server = Cluster::new("xqueue.worker_timeout = 100\n");
+    let mut q = queue_at(&server, "slow");
+    before_each(
+        &mut q,
+        "UPDATE",
+        "IF EXISTS (SELECT FROM public.{q}_slow) THEN PERFORM pg_sleep(100); END IF; RETURN NEW",
+    );
+    q.sql("CREATE TABLE {q}_slow AS SELECT; INSERT INTO {q} (status, runat) VALUES ('W', now())");
+    wait_until("it takes too long", || !error_of(&mut q).is_empty());
+    q.sql("DELETE FROM {q}_slow");
+    q.wait_for("ready", 1);
+}
+
+#[test]
 fn without_a_place_for_a_job_worker_other_queues_go_on() {
     // As many as there are without one.
     let server = Cluster::new("max_worker_processes = 4\n");
