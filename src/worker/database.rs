@@ -241,24 +241,35 @@ impl Worker {
 
     /// Returns the time until the next scheduled work; None means wait for a signal.
     fn pause(&self) -> Option<Duration> {
-        let now = time::now();
-        let has_idle = self.queues.values().any(KnownQueue::has_idle_consumers);
-        let nudge = has_idle.then_some(NUDGE_INTERVAL);
-        let until = self.definitions.look_again_at(false).into_iter().chain(self.reload_at);
-        let until = until.chain(self.jobs_at);
-        let until = until.map(|at| at.saturating_duration_since(Instant::now()));
-        let others = [nudge, self.definitions.pause(), self.leases.pause(), self.prepared.left()];
-        let others = others.into_iter().chain([self.recounts.pause(&self.queues)]);
-        let queues = match self.needed_at(now) {
-            NEVER => None,
-            at => Some(time::until(at)),
-        };
-        let queues = queues.map(|left| left.min(CLOCK_INTERVAL));
-        queues.into_iter().chain(until).chain(others.flatten()).min()
+        let timed = [self.leases.left(), self.queues_left()].into_iter().flatten().min();
+        let others = [self.prepared.left(), timed.map(|left| left.min(CLOCK_INTERVAL))];
+        self.lefts(false).into_iter().chain(others).flatten().min()
     }
 
-    /// Returns when queues have something to do. Job workers that were asked for see to what was due then.
-    fn needed_at(&self, now: i64) -> i64 {
+    /// Returns when the database needs another worker if this one leaves.
+    fn needs_successor_at(&self) -> i64 {
+        let leases =
+            if self.leases.is_settled() { self.leases.left() } else { Some(Duration::ZERO) };
+        let others = [self.prepared.rest(), leases, self.queues_left()];
+        let left = self.lefts(true).into_iter().chain(others).flatten().min();
+        left.map_or(NEVER, time::in_future)
+    }
+
+    fn lefts(&self, is_leaving: bool) -> [Option<Duration>; 5] {
+        let left = |at: Option<Instant>| at.map(|at| at.saturating_duration_since(Instant::now()));
+        let has_idle = self.queues.values().any(KnownQueue::has_idle_consumers);
+        [
+            left(self.reload_at),
+            left(self.jobs_at),
+            has_idle.then_some(NUDGE_INTERVAL),
+            self.definitions.left(is_leaving),
+            self.recounts.pause(&self.queues),
+        ]
+    }
+
+    /// Returns the time until queues have something to do. Job workers that were asked for see to what was due then.
+    fn queues_left(&self) -> Option<Duration> {
+        let now = time::now();
         let needed_at = |queue: &KnownQueue| match queue.server() {
             Server::JobWorker => match queue.needed_at(self.asked_at) {
                 at if at > self.asked_at => at,
@@ -267,25 +278,6 @@ impl Worker {
             _ => queue.needed_at(now),
         };
         let at = |queue: &KnownQueue| needed_at(queue).min(queue.looks_at(now));
-        self.queues.values().map(at).min().unwrap_or(NEVER)
-    }
-
-    /// Returns when the database needs another worker if this one leaves.
-    fn needs_successor_at(&self) -> i64 {
-        let now = time::now();
-        if !self.definitions.is_all_read() || self.reload_at.is_some() {
-            return now;
-        }
-        let again = self.definitions.look_again_at(true).into_iter().chain(self.jobs_at);
-        let again = again.map(|at| at.saturating_duration_since(Instant::now()));
-        let nudge = self.queues.values().any(KnownQueue::has_idle_consumers);
-        let others = [
-            nudge.then_some(NUDGE_INTERVAL),
-            self.recounts.pause(&self.queues),
-            self.prepared.rest(),
-        ];
-        let needs = again.chain(others.into_iter().flatten()).map(time::in_future);
-        let needs = needs.chain(self.leases.needed_at(now)).chain([self.needed_at(now)]);
-        needs.min().unwrap_or(NEVER)
+        self.queues.values().map(at).min().filter(|at| *at != NEVER).map(time::until)
     }
 }

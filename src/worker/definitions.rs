@@ -2,11 +2,12 @@
 //! nobody can serve.
 
 use crate::error::OrRaise;
+use crate::parts::schedule::pause::{Limits, Pause};
 use crate::parts::slot;
 use crate::queue::{self, Queue};
 use crate::server::relation::{self, Lock, Relation};
 use crate::server::xact::{self, Failure};
-use crate::server::{catalog, process, spi};
+use crate::server::{catalog, process, spi, time};
 use crate::upgrade::healing;
 use crate::worker::job::{Outcome, Unfit};
 use crate::worker::known::{KnownQueue, Server};
@@ -19,11 +20,11 @@ use std::time::{Duration, Instant};
 /// Retry delay for a queue whose table is locked exclusively.
 const UNREAD_PAUSE: Duration = Duration::from_millis(20);
 /// Before the next look at a queue that cannot be worked with, that has lost triggers or indexes, or that is left to a
-/// job worker. Doubled each time, up to a limit, if the definition has to be read.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
-/// How long the queues of an owner are left to its job worker after one of them took too long: doubled each time, up to
-/// a limit, which is also how long that is remembered.
-const SLOW_PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
+/// job worker.
+const PAUSES: Limits = (Duration::from_secs(5), Duration::from_secs(60));
+/// How long the queues of an owner are left to its job worker after one of them took too long. The longest is also how
+/// long that is remembered.
+const SLOW_PAUSES: Limits = (Duration::from_secs(5), Duration::from_secs(300));
 /// How long definitions are read in one round. Tasks that are due in known queues do not wait until all are read.
 const READ_LIMIT: Duration = Duration::from_millis(100);
 
@@ -35,16 +36,15 @@ pub struct Definitions {
     listed: HashMap<Oid, bool>,
     unread: HashSet<Oid>,
     again: HashMap<Oid, Again>,
-    /// Owners with a queue that took too long: until when they are left to their job workers, and for how long.
-    slow: HashMap<Oid, (Instant, Duration)>,
+    /// Owners with a queue that took too long: how long they are left to their job workers.
+    slow: HashMap<Oid, Pause>,
     /// The time of the last round did not suffice for all.
     has_left_some: bool,
 }
 
 /// A queue that is looked at again, although nothing is heard of a change.
 struct Again {
-    at: Instant,
-    pause: Duration,
+    pause: Pause,
     /// It cannot be used as a queue at present.
     is_unfit: bool,
     /// As it was described.
@@ -97,43 +97,39 @@ impl Definitions {
         }
     }
 
-    pub fn is_all_read(&self) -> bool {
-        self.unread.is_empty()
-    }
-
     pub fn has_left_some(&self) -> bool {
         self.has_left_some
     }
 
-    /// Returns when to look again at what nothing is heard of. `if_at_all`: but for queues that job workers serve well.
-    pub fn look_again_at(&self, if_at_all: bool) -> Option<Instant> {
+    /// Returns the time until there is something to read; None until something is heard. `if_at_all`: but for queues
+    /// that job workers serve well.
+    pub fn left(&self, if_at_all: bool) -> Option<Duration> {
         let is_needed = |again: &&Again| !if_at_all || again.queue.strong_count() == 0;
-        self.again.values().filter(is_needed).map(|again| again.at).min()
-    }
-
-    /// Returns the time until there is something to read; None while all has been.
-    pub fn pause(&self) -> Option<Duration> {
-        match self.has_left_some {
+        let again =
+            self.again.values().filter(is_needed).map(|again| again.pause.left(time::now()));
+        let unread = match self.has_left_some {
             true => Some(Duration::ZERO),
             false => (!self.unread.is_empty()).then_some(UNREAD_PAUSE),
-        }
+        };
+        again.chain(unread).min()
     }
 
     /// An altered table is reported; other objects that a definition depends on, and indexes, may be repaired
     /// unreported, and a check that was code of users be dropped.
     pub fn look_again(&mut self) {
-        let now = Instant::now();
+        let now = time::now();
         for (table, again) in &mut self.again {
-            if again.at <= now {
+            if again.pause.is_over(now) {
                 // That nothing has changed is seen at once, without reading the definition.
-                if again.queue.strong_count() == 0 {
-                    again.pause = (again.pause * 2).min(PAUSES.1);
+                if again.queue.strong_count() > 0 {
+                    again.pause = Pause::NONE;
                 }
-                again.at = now + again.pause;
+                again.pause.begin(now, PAUSES);
                 self.unread.insert(*table);
             }
         }
-        self.slow.retain(|_, (until, _)| *until + SLOW_PAUSES.1 > now);
+        let remembered = SLOW_PAUSES.1.as_micros() as i64;
+        self.slow.retain(|_, pause| pause.end_at(now).saturating_add(remembered) > now);
     }
 
     /// Has a definition read that was found to have changed.
@@ -143,15 +139,13 @@ impl Definitions {
 
     /// Leaves the queues of an owner to its job worker, because one of them took too long.
     pub fn note_slow(&mut self, owner: Oid, queues: &mut HashMap<Oid, KnownQueue>) {
-        let last = self.slow.get(&owner).map_or(Duration::ZERO, |(_, pause)| *pause);
-        let pause = (last * 2).clamp(SLOW_PAUSES.0, SLOW_PAUSES.1);
-        let until = Instant::now() + pause;
-        self.slow.insert(owner, (until, pause));
+        let pause = self.slow.entry(owner).or_default();
+        pause.begin(time::now(), SLOW_PAUSES);
         let is_theirs =
             |queue: &KnownQueue| queue.owner == owner && queue.server() == Server::DatabaseWorker;
         for (table, queue) in queues.iter_mut().filter(|(_, queue)| is_theirs(queue)) {
             queue.set_server(owner, Server::JobWorker);
-            let again = Again { at: until, pause: PAUSES.0, is_unfit: false, queue: Weak::new() };
+            let again = Again { pause: *pause, is_unfit: false, queue: Weak::new() };
             self.again.insert(*table, again);
         }
     }
@@ -254,7 +248,7 @@ impl Definitions {
             known.describe(queue);
             known.set_server(*owner, *server);
         }
-        if self.again.remove(&table).is_some_and(|again| again.is_unfit)
+        if self.again.get(&table).is_some_and(|again| again.is_unfit)
             && let Some(mut slot) = slot::lock(queue.slot)
         {
             slot.clear_error();
@@ -265,17 +259,22 @@ impl Definitions {
         } else if *server == Server::JobWorker {
             let is_slow = self.is_slow(*owner);
             self.look_later(table, false, if is_slow { Weak::new() } else { Rc::downgrade(queue) });
+        } else {
+            self.again.remove(&table);
         }
     }
 
     fn is_slow(&self, owner: Oid) -> bool {
-        self.slow.get(&owner).is_some_and(|(until, _)| *until > Instant::now())
+        self.slow.get(&owner).is_some_and(|pause| !pause.is_over(time::now()))
     }
 
     fn look_later(&mut self, table: Oid, is_unfit: bool, queue: Weak<Queue>) {
-        let pause = self.again.get(&table).map_or(PAUSES.0, |again| again.pause);
-        let at = Instant::now() + pause;
-        self.again.insert(table, Again { at, pause, is_unfit, queue });
+        let now = time::now();
+        let mut pause = self.again.get(&table).map_or(Pause::NONE, |again| again.pause);
+        if pause.is_over(now) {
+            pause.begin(now, PAUSES);
+        }
+        self.again.insert(table, Again { pause, is_unfit, queue });
     }
 }
 

@@ -4,6 +4,7 @@
 use crate::background_worker;
 use crate::error::Error;
 use crate::parts::schedule::launch::{self, Request, Turn};
+use crate::parts::schedule::pause::{Limits, Pause};
 use crate::parts::schedule::workers::{Assignment, DATABASES};
 use crate::parts::schedule::{Kind, requests};
 use crate::parts::slot;
@@ -13,9 +14,9 @@ use pgrx::PgSqlErrorCode;
 use std::time::{Duration, Instant};
 use xqueue_core::slot_id::SlotId;
 
-/// Before the next try while the server has no free worker slot: doubled each time, up to a limit. The end of a
-/// worker is reported; that of other background processes is not.
-const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+/// Before the next try while the server has no free worker slot. The end of a worker is reported; that of other
+/// background processes is not.
+const RETRY_PAUSES: Limits = (Duration::from_millis(5), Duration::from_secs(1));
 /// Maximum time between looks at the clock while workers are starting or databases wait, because the clock may be set.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 /// Databases that have waited for this long for one to be forgotten are reported.
@@ -33,7 +34,7 @@ fn main(_argument: u32) {
     worker::connect(None);
     launch::register_launcher();
     let mut unlisted = Unlisted::new();
-    let mut retry_pause = Duration::ZERO;
+    let mut retry = Pause::NONE;
     loop {
         worker::reload_settings();
         unlisted.admit();
@@ -45,13 +46,13 @@ fn main(_argument: u32) {
             complain(of, is_new);
         }
         launch::unreachable().into_iter().for_each(complain_of_failure);
-        retry_pause = match unmet.is_empty() {
-            true => Duration::ZERO,
-            false => (retry_pause * 2).clamp(RETRY_PAUSES.0, RETRY_PAUSES.1),
-        };
-        let retry = (!unmet.is_empty()).then_some(retry_pause);
+        match unmet.is_empty() {
+            true => retry = Pause::NONE,
+            false => retry.begin(time::now(), RETRY_PAUSES),
+        }
+        let retry_left = (!unmet.is_empty()).then(|| retry.left(time::now()));
         let next = launch::next().map(|at| time::until(at).min(CLOCK_INTERVAL));
-        let pauses = [retry, late.map(time::until), next, unlisted.pause()];
+        let pauses = [retry_left, late.map(time::until), next, unlisted.pause()];
         latch::wait(latch::Reason::Work, pauses.into_iter().flatten().min(), false);
     }
 }
@@ -61,9 +62,8 @@ fn meet_all() -> Vec<Request> {
     let mut unmet = vec![];
     let mut is_full = false;
     for request in launch::requests() {
-        let Some(of) = launch::assignment(request.id) else { continue };
-        if is_full || meet(request, of) == Turn::NoSlot {
-            is_full |= of.is_database();
+        if is_full || meet(request) == Turn::NoSlot {
+            is_full |= request.of.is_database();
             unmet.push(request);
         }
     }
@@ -71,18 +71,20 @@ fn meet_all() -> Vec<Request> {
 }
 
 /// Starts a worker, if it is its turn.
-fn meet(Request { id, .. }: Request, of: Assignment) -> Turn {
+fn meet(request: Request) -> Turn {
+    let Request { id, of, .. } = request;
     if of.is_database() && !is_connectable(of.database) {
         launch::put_off(id);
         return Turn::Later;
     }
-    match launch::begin_start(id, settings::max_job_workers()) {
+    match launch::begin_start(request, settings::max_job_workers()) {
         Turn::Now => {}
-        Turn::Later => {
-            launch::make_room(id);
-            return Turn::Later;
+        turn => {
+            if turn == Turn::Later {
+                launch::make_room(of);
+            }
+            return turn;
         }
-        Turn::NoSlot => return Turn::NoSlot,
     }
     let (name, function) = match of {
         _ if of.is_database() => ("xqueue worker", "xqueue_database_main"),

@@ -11,8 +11,6 @@ use std::time::{Duration, Instant};
 
 /// Retry delay after lock contention or failure.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
-/// Maximum time between looks at the clock while leases end, as the clock may be set.
-const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The sessions that had connections at a moment.
 pub struct Attached {
@@ -73,19 +71,11 @@ impl Leases {
     }
 
     /// Returns the time until the next scheduled work; None means wait for a signal.
-    pub fn pause(&self) -> Option<Duration> {
-        if let Some(at) = self.retry_at {
-            return Some(at.saturating_duration_since(Instant::now()));
+    pub fn left(&self) -> Option<Duration> {
+        match self.retry_at {
+            Some(at) => Some(at.saturating_duration_since(Instant::now())),
+            None => self.end.map(time::until),
         }
-        self.end.map(|end| {
-            let left = Duration::from_micros(end.saturating_sub(time::now()).max(0) as u64);
-            left.min(CLOCK_INTERVAL)
-        })
-    }
-
-    /// Returns when a worker is needed for the sessions, if the instant is known.
-    pub fn needed_at(&self, now: i64) -> Option<i64> {
-        if self.is_settled() { self.end } else { Some(now) }
     }
 
     /// Returns whether only the table of sessions says what is left to do.

@@ -2,6 +2,7 @@
 //! worker does it for queues that run no code of users, a job worker for the others of an owner.
 
 use crate::parts::leases::sessions;
+use crate::parts::schedule::pause::Limits;
 use crate::parts::schedule::{Kind, NEVER};
 use crate::parts::slot::{self, QueueGuard};
 use crate::server::time;
@@ -13,16 +14,15 @@ use pgrx::pg_sys::Oid;
 use std::time::Duration;
 use xqueue_core::slot_id::SlotId;
 
-/// Before the next try on a table that is locked: doubled each time, up to a limit.
-pub const BUSY_PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+/// Before the next try on a table that is locked.
+pub const BUSY_PAUSES: Limits = (Duration::from_millis(1), Duration::from_millis(50));
 /// Before the next try where tasks are as they were before: their rows are locked, or a trigger reverts the change.
-const UNCHANGED_PAUSES: (Duration, Duration) =
-    (Duration::from_millis(1), Duration::from_millis(500));
+const UNCHANGED_PAUSES: Limits = (Duration::from_millis(1), Duration::from_millis(500));
 /// Before the next try after a failure. Tasks that fall due are tried in between, and so is all once the table is
 /// altered.
-const FAILURE_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+const FAILURE_PAUSES: Limits = (Duration::from_millis(100), Duration::from_secs(60));
 /// Before the next try of work that took too long, which delays others.
-pub const SLOW_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+pub const SLOW_PAUSES: Limits = (Duration::from_secs(1), Duration::from_secs(60));
 /// Number of sessions whose tasks are given back in one job.
 const SESSIONS: usize = 128;
 
@@ -92,8 +92,7 @@ impl Maintenance {
 
     fn act_on_time(&mut self, table: Oid) -> Result<(), Unfit> {
         let now = time::now();
-        let is_due =
-            |slot: &QueueGuard| slot.due() <= now && slot.retry_left(Kind::Timed, now) == 0;
+        let is_due = |slot: &QueueGuard| slot.due() <= now && slot.may_retry(Kind::Timed, now);
         let Some(mut slot) = slot::lock(self.slot).filter(is_due) else { return Ok(()) };
         // No remaining task is due before, so the scan starts there and skips the dead index entries before it.
         let since = slot.due();
@@ -155,7 +154,7 @@ impl Maintenance {
     }
 
     fn is_due(&self, kind: Kind) -> bool {
-        slot::lock(self.slot).is_some_and(|slot| slot.retry_left(kind, time::now()) == 0)
+        slot::lock(self.slot).is_some_and(|slot| slot.may_retry(kind, time::now()))
     }
 
     /// Returns whether only tables and shared memory say what is left to do.
@@ -202,7 +201,7 @@ fn note(slot: &mut QueueGuard, kind: Kind, report: &Report) {
     }
 }
 
-fn pauses_after(failure: &Failure) -> (Duration, Duration) {
+fn pauses_after(failure: &Failure) -> Limits {
     if failure.is_canceled() { SLOW_PAUSES } else { FAILURE_PAUSES }
 }
 

@@ -1,31 +1,26 @@
 //! Queues that prepared transactions have changed: when those end, the counters can be exact again. The command that
 //! ends one tells the worker; as others may be in the way, it also looks by itself, less and less often.
 
+use crate::parts::schedule::pause::{Limits, Pause};
 use crate::parts::slot;
 use crate::server::value::Value;
-use crate::server::{catalog, injection, spi, xact};
+use crate::server::{catalog, injection, spi, time, xact};
 use crate::worker::known::KnownQueue;
 use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use xqueue_core::slot_id::SlotId;
 
-/// Before the next look while a queue is unsettled: doubled each time, up to a limit.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// Before the next look while a queue is unsettled.
+const PAUSES: Limits = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// When to look next.
+#[derive(Default)]
 pub struct Prepared {
     /// A prepared transaction has ended, or a queue is new here and may have been changed by one.
     asked: bool,
     /// Though nothing is heard of an end; None while all queues are settled.
-    at: Option<Instant>,
-    pause: Duration,
-}
-
-impl Default for Prepared {
-    fn default() -> Prepared {
-        Prepared { asked: true, at: None, pause: Duration::ZERO }
-    }
+    pause: Option<Pause>,
 }
 
 impl Prepared {
@@ -35,12 +30,12 @@ impl Prepared {
 
     /// How long there is nothing to look at; None: until it is asked to.
     pub fn left(&self) -> Option<Duration> {
-        self.at.map(|at| at.saturating_duration_since(Instant::now()))
+        self.pause.map(|pause| pause.left(time::now()))
     }
 
     /// How long until a worker is needed, if none is told of an end: at most the longest pause.
     pub fn rest(&self) -> Option<Duration> {
-        self.at.map(|_| PAUSES.1)
+        self.pause.map(|_| PAUSES.1)
     }
 
     /// Finds, when due, the queues whose tables prepared transactions have changed; the counters of the others can be
@@ -58,9 +53,9 @@ impl Prepared {
         if !marked.is_empty() {
             unsettled.extend(settle(marked));
         }
-        let pause = if asked { Duration::ZERO } else { self.pause * 2 };
-        self.pause = pause.clamp(PAUSES.0, PAUSES.1);
-        self.at = (!unsettled.is_empty()).then(|| Instant::now() + self.pause);
+        let mut pause = self.pause.filter(|_| !asked).unwrap_or_default();
+        pause.begin(time::now(), PAUSES);
+        self.pause = (!unsettled.is_empty()).then_some(pause);
         unsettled
     }
 }

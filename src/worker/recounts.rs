@@ -4,6 +4,7 @@
 //! that is too large for that is counted by a job worker, for as long as it takes: neither a huge table nor slow rows
 //! make others wait.
 
+use crate::parts::schedule::pause::Limits;
 use crate::parts::schedule::workers::Assignment;
 use crate::parts::schedule::{Kind, requests};
 use crate::parts::slot;
@@ -24,9 +25,8 @@ use xqueue_core::slot_id::SlotId;
 const LIMIT: Duration = Duration::from_millis(100);
 /// A table with more pages is left to a job worker.
 const MOST_PAGES: u32 = 1000;
-/// Before the next try on a table that was needed exclusively: doubled each time, up to a limit. All that was
-/// counted is lost.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+/// Before the next try on a table that was needed exclusively. All that was counted is lost.
+const PAUSES: Limits = (Duration::from_millis(100), Duration::from_secs(60));
 
 /// How a recount has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl Recounts {
 /// How long a queue is not to be counted; None: until it has to be.
 fn left(queue: &KnownQueue) -> Option<Duration> {
     let slot = slot::lock(queue.slot()).filter(|slot| slot.needs_recount())?;
-    Some(Duration::from_micros(slot.retry_left(Kind::Recount, time::now()) as u64))
+    Some(slot.retry_left(Kind::Recount, time::now()))
 }
 
 fn note(slot: SlotId, end: End) {

@@ -4,16 +4,18 @@
 //!
 //! A task is known by where its row is: once somebody changes it, it is another row, which is tried at once.
 
+use crate::parts::schedule::pause::{Limits, Pause};
 use crate::queue::Queue;
+use crate::server::time;
 use crate::server::xact::Failure;
 use pgrx::pg_sys::Oid;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use xqueue_core::row_id::RowId;
 
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+const PAUSES: Limits = (Duration::from_secs(1), Duration::from_secs(60));
 /// Maximum number of tasks of a queue that are known to fail; more are tried again with the queue.
 const ROWS: usize = 10_000;
 
@@ -25,8 +27,7 @@ struct Resting {
     failures: u64,
     /// The one that is tried again.
     tried: Option<RowId>,
-    pause: Duration,
-    again: Instant,
+    pause: Pause,
     last: Failure,
 }
 
@@ -40,7 +41,7 @@ pub fn begin(queue: &Rc<Queue>) -> bool {
         let Some(of_queue) = resting.get_mut(&queue.table) else { return false };
         if !std::ptr::eq(of_queue.queue.as_ptr(), Rc::as_ptr(queue)) {
             resting.remove(&queue.table);
-        } else if of_queue.again <= Instant::now() {
+        } else if of_queue.pause.is_over(time::now()) {
             let first = of_queue.rows.iter().min_by_key(|(_, number)| **number);
             of_queue.tried = first.map(|(row, _)| *row);
             of_queue.rows.retain(|row, _| Some(*row) != of_queue.tried);
@@ -67,13 +68,14 @@ pub fn note_failure(queue: &Rc<Queue>, row: RowId, failure: &Failure) {
     RESTING.with_borrow_mut(|resting| {
         let of_queue = resting.entry(queue.table).or_insert_with(|| {
             failure.warn(&format!("change a task of queue \"{}\"", queue.name));
+            let mut pause = Pause::NONE;
+            pause.begin(time::now(), PAUSES);
             Resting {
                 queue: Rc::downgrade(queue),
                 rows: HashMap::new(),
                 failures: 0,
                 tried: None,
-                pause: PAUSES.0,
-                again: Instant::now() + PAUSES.0,
+                pause,
                 last: failure.clone(),
             }
         });
@@ -94,10 +96,8 @@ pub fn end(table: Oid) -> Option<(Duration, Option<Failure>)> {
                 resting.remove(&table);
                 return Some((Duration::ZERO, None));
             }
-            of_queue.pause = (of_queue.pause * 2).min(PAUSES.1);
-            of_queue.again = Instant::now() + of_queue.pause;
+            of_queue.pause.begin(time::now(), PAUSES);
         }
-        let left = of_queue.again.saturating_duration_since(Instant::now());
-        Some((left, Some(of_queue.last.clone())))
+        Some((of_queue.pause.left(time::now()), Some(of_queue.last.clone())))
     })
 }

@@ -3,7 +3,8 @@
 
 use crate::parts::locks::directory;
 use crate::parts::schedule::NEVER;
-use crate::parts::schedule::process::STARVES_AFTER;
+use crate::parts::schedule::pause::Pause;
+use crate::parts::schedule::process::{FAILURE_PAUSES, STARVES_AFTER};
 use crate::parts::schedule::workers::{
     Assignment, DATABASES, JOBS, Worker, WorkerId, Workers, workers,
 };
@@ -29,6 +30,7 @@ const UNENDING_AFTER: i64 = 5_000_000;
 pub struct Request {
     pub since: i64,
     pub id: WorkerId,
+    pub of: Assignment,
 }
 
 /// Makes this process the launcher.
@@ -41,9 +43,11 @@ pub fn requests() -> Vec<Request> {
     let mut requests = Vec::with_capacity(DATABASES + JOBS);
     let now = time::now();
     let mut directory = directory();
-    let all = workers(&mut directory).all.iter().zip(0..);
-    let all =
-        all.map(|(worker, index)| Request { since: worker.requested_at(now), id: WorkerId(index) });
+    let all = workers(&mut directory).all.iter().zip(0..).map(|(worker, index)| Request {
+        since: worker.requested_at(now),
+        id: WorkerId(index),
+        of: worker.of,
+    });
     requests.extend(all.filter(|request| request.since <= now));
     requests.sort_unstable();
     requests
@@ -62,11 +66,6 @@ pub fn next() -> Option<i64> {
     next.filter(|at| *at > now && *at != NEVER).min()
 }
 
-/// What a worker is for; None if it is needed no longer.
-pub fn assignment(id: WorkerId) -> Option<Assignment> {
-    workers(&mut directory()).worker(id).map(|worker| worker.of)
-}
-
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
@@ -80,22 +79,18 @@ pub enum Turn {
 
 /// Marks the process of a request as starting, if it is its turn. At most `most` owners of a database have job workers
 /// at a time.
-pub fn begin_start(id: WorkerId, most: usize) -> Turn {
+pub fn begin_start(Request { id, of, .. }: Request, most: usize) -> Turn {
     let now = time::now();
     let mut directory = directory();
     let workers = workers(&mut directory);
-    let Some(of) = workers.worker(id).map(|worker| worker.of) else { return Turn::Later };
-    if !of.is_database() {
-        match workers.turn_of_job(of, most, now) {
-            Turn::Now => {}
-            turn => return turn,
-        }
-    }
-    match workers.worker(id).filter(|worker| worker.requested_at(now) <= now) {
-        Some(worker) => worker.process.begin_start(now),
+    let turn = if of.is_database() { Turn::Now } else { workers.turn_of_job(of, most, now) };
+    let is_wanted = |worker: &&mut Worker| worker.of == of && worker.requested_at(now) <= now;
+    match workers.worker(id).filter(is_wanted) {
+        Some(worker) if turn == Turn::Now => worker.process.begin_start(now),
+        Some(_) => {}
         None => return Turn::Later,
     }
-    Turn::Now
+    turn
 }
 
 /// Records whether the process of a request could be started; the launcher tries again.
@@ -129,12 +124,11 @@ pub fn note_unmet(unmet: &[Request]) {
 }
 
 /// Wakes the idle job workers of a database, whose turns others wait for.
-pub fn make_room(id: WorkerId) {
+pub fn make_room(of: Assignment) {
     let now = time::now();
     let mut directory = directory();
-    let workers = workers(&mut directory);
-    let Some(of) = workers.worker(id).map(|job| job.of) else { return };
-    let idle = workers.jobs().iter().filter(|job| job.of.is_rival(&of) && job.sleeps_idle(now));
+    let jobs = workers(&mut directory).jobs().iter();
+    let idle = jobs.filter(|job| job.of.is_rival(&of) && job.sleeps_idle(now));
     idle.for_each(|job| latch::wake(job.process.index));
 }
 
@@ -142,7 +136,8 @@ pub fn make_room(id: WorkerId) {
 pub fn put_off(id: WorkerId) {
     let now = time::now();
     if let Some(worker) = workers(&mut directory()).worker(id) {
-        worker.process.put_off(now);
+        worker.process.pause = Pause::NONE;
+        worker.process.pause.begin(now, FAILURE_PAUSES);
     }
 }
 
@@ -152,7 +147,8 @@ pub fn unreachable() -> Vec<u32> {
     let mut directory = directory();
     let databases = workers(&mut directory).databases().iter_mut();
     for worker in databases.filter(|worker| worker.of.database != 0) {
-        let has_failed = !worker.process.is_there() && worker.process.failure_pause != 0;
+        let has_begun = worker.process.begun != 0 && !worker.process.is_there();
+        let has_failed = has_begun && !worker.has_connected;
         if has_failed && !std::mem::replace(&mut worker.is_failure_reported, true) {
             unreachable.push(worker.of.database);
         }
@@ -166,7 +162,7 @@ pub fn starving(unmet: &[Request]) -> Vec<(Assignment, bool)> {
     let mut starving = Vec::with_capacity(unmet.len());
     let mut directory = directory();
     let workers = workers(&mut directory);
-    for Request { since, id } in unmet {
+    for Request { since, id, .. } in unmet {
         let waited = now.saturating_sub(*since);
         if let Some(worker) = workers.worker(*id).filter(|_| waited >= SHOWN_AFTER) {
             let is_new = waited >= STARVES_AFTER && !worker.process.is_reported;

@@ -2,6 +2,7 @@
 
 pub mod launch;
 pub mod own;
+pub mod pause;
 mod process;
 mod queue;
 pub mod requests;

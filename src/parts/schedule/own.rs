@@ -2,7 +2,8 @@
 
 use crate::parts::locks::directory;
 use crate::parts::schedule::NEVER;
-use crate::parts::schedule::process::TURN;
+use crate::parts::schedule::pause::Pause;
+use crate::parts::schedule::process::{FAILURE_PAUSES, TURN};
 use crate::parts::schedule::workers::{Assignment, Requests, Worker, WorkerId, Workers, workers};
 use crate::server::time;
 use std::cell::Cell;
@@ -10,8 +11,6 @@ use std::cell::Cell;
 /// How long a job worker that always has something to do goes on while other owners of its database wait (µs). To start
 /// another one takes some milliseconds.
 const OWNER_TURN: i64 = 100_000;
-/// A database whose worker has failed gets another one no sooner than this after it began (µs).
-const START_INTERVAL: i64 = 1_000_000;
 
 thread_local! {
     static OWN: Cell<Option<(WorkerId, Assignment)>> = const { Cell::new(None) };
@@ -42,7 +41,7 @@ pub fn report_connection() {
     if let Some(worker) = workers(&mut directory()).own() {
         worker.has_connected = true;
         if worker.of.is_database() {
-            (worker.is_failure_reported, worker.process.failure_pause) = (false, 0);
+            (worker.is_failure_reported, worker.process.pause) = (false, Pause::NONE);
         }
     }
 }
@@ -88,7 +87,7 @@ pub fn end_round(sleeps_until: i64, has_worked: bool) -> bool {
     (worker.table, worker.stop_at) = (0, NEVER);
     worker.works |= has_worked;
     if has_worked {
-        worker.process.failure_pause /= 2;
+        worker.process.pause.length /= 2;
     }
     worker.process.end_round(now, sleeps_until);
     waits
@@ -183,13 +182,9 @@ impl Worker {
             false => NEVER,
         };
         self.process.leave(needed_at);
-        match self.of.is_database() {
-            _ if self.has_left => {}
-            true if self.has_connected => {
-                self.process.not_before = self.process.begun + START_INTERVAL;
-            }
-            false if is_occupied => {}
-            _ => self.process.pause_after_failure(now),
+        if !self.has_left && (self.of.is_database() || !is_occupied) {
+            let since = if self.has_connected { self.process.begun } else { now };
+            self.process.pause.begin(since, FAILURE_PAUSES);
         }
         self.free_if_idle(now);
     }

@@ -5,7 +5,9 @@
 //! needed for a while, and otherwise once its turn has ended, with a new request behind those that wait.
 
 use crate::parts::schedule::NEVER;
+use crate::parts::schedule::pause::{Limits, Pause};
 use crate::server::{latch, process};
+use std::time::Duration;
 
 pub const NO_PROCESS: u32 = u32::MAX;
 /// A process that has not begun this long after the request (µs) is considered lost.
@@ -18,8 +20,8 @@ pub const TURN: i64 = 250_000;
 /// A request that waits for longer than this (µs) is reported.
 pub const STARVES_AFTER: i64 = 5_000_000;
 
-/// Before the next try after a process that has failed (µs): doubled each time, up to a limit.
-const FAILURE_PAUSES: (i64, i64) = (1_000_000, 60_000_000);
+/// Before the next try after a process that has failed.
+pub const FAILURE_PAUSES: Limits = (Duration::from_secs(1), Duration::from_secs(60));
 
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -31,10 +33,8 @@ pub struct Process {
     starting: i64,
     /// Without a process: when one is needed, `NEVER` if none is. With one that sleeps: when it acts next.
     pub needed_at: i64,
-    /// None is started before this instant, because the last one has failed.
-    pub not_before: i64,
-    /// The last pause after a failure (µs); 0 after none.
-    pub failure_pause: i64,
+    /// None is started before it ends, because the last one has failed.
+    pub pause: Pause,
     pub begun: i64,
     /// When it ended its first round; 0 before.
     pub first_round: i64,
@@ -50,8 +50,7 @@ impl Process {
         pid: 0,
         starting: 0,
         needed_at: NEVER,
-        not_before: 0,
-        failure_pause: 0,
+        pause: Pause::NONE,
         begun: 0,
         first_round: 0,
         woken_at: 0,
@@ -76,11 +75,7 @@ impl Process {
         match self.needed_at {
             _ if self.is_attended(now) => NEVER,
             NEVER => NEVER,
-            // The clock may have been set back: no pause is longer than it was to be.
-            needed_at => {
-                let longest = self.failure_pause.max(FAILURE_PAUSES.0);
-                needed_at.max(self.not_before.min(now.saturating_add(longest)))
-            }
+            needed_at => needed_at.max(self.pause.end_at(now)),
         }
     }
 
@@ -107,10 +102,9 @@ impl Process {
 
     /// This process is the one.
     pub fn register(&mut self, now: i64) {
-        let (not_before, failure_pause) = (self.not_before, self.failure_pause);
         let (index, pid) = (process::index(), process::pid());
-        *self = Process { index, pid, begun: now, not_before, failure_pause, ..Process::NONE };
-        self.needed_at = i64::MIN;
+        let (needed_at, pause) = (i64::MIN, self.pause);
+        *self = Process { index, pid, begun: now, needed_at, pause, ..Process::NONE };
     }
 
     pub fn is_own(&self) -> bool {
@@ -133,17 +127,6 @@ impl Process {
     pub fn leave(&mut self, needed_at: i64) {
         self.index = NO_PROCESS;
         self.needed_at = needed_at;
-    }
-
-    /// Puts the next one off for a while.
-    pub fn put_off(&mut self, now: i64) {
-        self.not_before = now.saturating_add(FAILURE_PAUSES.0);
-    }
-
-    /// Puts the next one off after one that has failed.
-    pub fn pause_after_failure(&mut self, now: i64) {
-        self.failure_pause = (self.failure_pause * 2).clamp(FAILURE_PAUSES.0, FAILURE_PAUSES.1);
-        self.not_before = now.saturating_add(self.failure_pause);
     }
 
     /// Returns whether it leaves while others wait, with `turn` as the length of its turn. One that took long to begin
@@ -200,24 +183,5 @@ mod tests {
         assert!(process.gives_way(2 * SECOND, 4 * SECOND, TURN));
         assert!(!process.gives_way(3 * SECOND, 0, TURN));
         assert!(process.gives_way(4 * SECOND, 0, TURN));
-    }
-
-    #[test]
-    fn a_clock_that_is_set_back_makes_no_pause_longer() {
-        let mut process = Process::NONE;
-        process.pause_after_failure(3_600 * SECOND);
-        process.needed_at = 0;
-        assert_eq!(process.requested_at(0), SECOND);
-        assert_eq!(process.requested_at(3_600 * SECOND), 3_601 * SECOND);
-    }
-
-    #[test]
-    fn pauses_after_failures_double_up_to_a_limit() {
-        let mut process = Process::NONE;
-        let pauses = [0; 8].map(|now| {
-            process.pause_after_failure(now);
-            process.not_before / SECOND
-        });
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
     }
 }

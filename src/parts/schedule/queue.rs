@@ -1,6 +1,7 @@
 //! A queue's piece of the schedule, under its lock: when the next work is due, whose process does it, and what is tried
 //! again after a pause. A worker that ends leaves nothing behind that is not here or in the table.
 
+use crate::parts::schedule::pause::{Limits, Pause};
 use crate::parts::slot::QueueGuard;
 use std::time::Duration;
 
@@ -36,26 +37,9 @@ pub enum Kind {
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct Retry {
-    /// The last pause, until something comes of the work (µs); 0 without one.
-    pause: i64,
-    /// When it ends.
-    until: i64,
+    pause: Pause,
     /// The queue's error is of this kind.
     has_failed: bool,
-}
-
-impl Retry {
-    /// Doubles the pause, within limits.
-    fn pause(&mut self, now: i64, (first, longest): (Duration, Duration)) {
-        let micros = |length: Duration| length.as_micros() as i64;
-        self.pause = (self.pause * 2).clamp(micros(first), micros(longest));
-        self.until = now.saturating_add(self.pause);
-    }
-
-    /// The clock may have been set back: no pause is longer than it was to be.
-    fn left(&self, now: i64) -> i64 {
-        self.until.saturating_sub(now).clamp(0, self.pause)
-    }
 }
 
 impl Shared {
@@ -92,7 +76,7 @@ impl QueueGuard {
     /// Has all taken tasks compared with the live sessions, at once: tasks of other sessions may have failed before.
     pub fn ask_for_sweep(&mut self) {
         self.schedule.sweep = true;
-        self.schedule.retries[Kind::Orphans as usize].until = 0;
+        self.schedule.retries[Kind::Orphans as usize].pause.end();
     }
 
     /// Leaves it to another worker, which makes it after the same pause.
@@ -108,7 +92,7 @@ impl QueueGuard {
     /// Tries again at once what has failed, because the table was altered.
     pub fn end_pauses(&mut self) {
         if self.longest_retry() != 0 {
-            self.schedule.retries.iter_mut().for_each(|retry| retry.until = 0);
+            self.schedule.retries.iter_mut().for_each(|retry| retry.pause.end());
             self.look_for_all();
         }
     }
@@ -131,7 +115,9 @@ impl QueueGuard {
     /// Returns when a worker has something to do for the queue; `NEVER` if it has nothing. `is_settled`: it knows of no
     /// session that may have left tasks.
     pub fn needed_at(&self, now: i64, is_settled: bool) -> i64 {
-        let after = |kind, at: i64| at.max(now.saturating_add(self.retry_left(kind, now)));
+        let after = |kind: Kind, at: i64| {
+            at.max(self.schedule.retries[kind as usize].pause.end_at(now).max(now))
+        };
         let timed = match self.schedule.due {
             NEVER => NEVER,
             due => after(Kind::Timed, due),
@@ -141,25 +127,29 @@ impl QueueGuard {
         timed.min(orphans).min(at_once(self.has_failed(Kind::Refused), Kind::Refused))
     }
 
-    /// How long work of a kind is not to be tried (µs).
-    pub fn retry_left(&self, kind: Kind, now: i64) -> i64 {
-        self.schedule.retries[kind as usize].left(now)
+    /// How long work of a kind is not to be tried.
+    pub fn retry_left(&self, kind: Kind, now: i64) -> Duration {
+        self.schedule.retries[kind as usize].pause.left(now)
+    }
+
+    /// Returns whether work of a kind may be tried.
+    pub fn may_retry(&self, kind: Kind, now: i64) -> bool {
+        self.schedule.retries[kind as usize].pause.is_over(now)
     }
 
     /// Returns the longest of the last pauses (µs); 0 if all work comes to something.
     pub fn longest_retry(&self) -> i64 {
-        self.schedule.retries.iter().map(|retry| retry.pause).max().unwrap_or_default()
+        self.schedule.retries.iter().map(|retry| retry.pause.length).max().unwrap_or_default()
     }
 
-    /// Tries work of a kind again after a pause: twice the last one, within limits.
-    pub fn retry_after(&mut self, kind: Kind, now: i64, limits: (Duration, Duration)) {
-        self.schedule.retries[kind as usize].pause(now, limits);
+    /// Tries work of a kind again after a pause.
+    pub fn retry_after(&mut self, kind: Kind, now: i64, limits: Limits) {
+        self.schedule.retries[kind as usize].pause.begin(now, limits);
     }
 
     /// Tries work of a kind again at once, and forgets how long the last pause was.
     pub fn end_retry(&mut self, kind: Kind) {
-        let retry = &mut self.schedule.retries[kind as usize];
-        (retry.pause, retry.until) = (0, 0);
+        self.schedule.retries[kind as usize].pause = Pause::NONE;
     }
 
     /// Shows why work of a kind has failed.
@@ -189,24 +179,5 @@ impl QueueGuard {
 
     pub fn counts_apart(&self) -> bool {
         self.schedule.counts_apart
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_double_and_outlast_no_clock() {
-        let mut retry = Retry::default();
-        let limits = (Duration::from_micros(10), Duration::from_micros(30));
-        let lefts = [0, 100, 200].map(|now| {
-            retry.pause(now, limits);
-            retry.left(now)
-        });
-        assert_eq!(lefts, [10, 20, 30]);
-        assert_eq!(retry.left(229), 1);
-        assert_eq!(retry.left(230), 0);
-        assert_eq!(retry.left(-1_000), 30, "the clock was set back");
     }
 }

@@ -22,7 +22,7 @@ pub struct WorkerId(pub u32);
 
 /// What a worker is for.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Assignment {
     pub database: u32,
     /// The owner whose queues a job worker serves, or whose table it counts; 0 for the database worker.
@@ -165,7 +165,7 @@ impl Worker {
     /// Returns whether nothing has to be kept of it. How the code of an owner has fared is kept until the pause has
     /// ended.
     fn is_free(&self, now: i64) -> bool {
-        let is_idle = self.process.needed_at == NEVER && self.process.not_before <= now;
+        let is_idle = self.process.needed_at == NEVER && self.process.pause.is_over(now);
         self.of.database == 0 || !self.of.is_database() && is_idle && !self.process.is_attended(now)
     }
 
