@@ -133,6 +133,11 @@ pub fn lock(id: SlotId) -> Option<QueueGuard> {
     at(id.index).filter(|queue| queue.generation == id.generation)
 }
 
+/// Does something under a queue's lock; None if the queue is gone.
+pub fn with<T>(id: SlotId, work: impl FnOnce(&mut QueueGuard) -> T) -> Option<T> {
+    lock(id).map(|mut slot| work(&mut slot))
+}
+
 /// Returns the slot of a table, if it has one.
 pub fn find(database: u32, table: u32) -> Option<SlotId> {
     find_in(&directory(), TableId { database, table })

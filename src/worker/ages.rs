@@ -24,8 +24,7 @@ pub fn note(tables: impl Iterator<Item = Oid>) {
         };
         // What is wrong with the queue is reported elsewhere.
         let Some(age) = xact::try_in_transaction(look).unwrap_or(Some(None)) else { continue };
-        if let Some(mut slot) = slot::lock(id) {
-            slot.set_ready_since(age.map(|age| time::now() - age), version);
-        }
+        let since = age.map(|age| time::now() - age);
+        slot::with(id, |slot| slot.set_ready_since(since, version));
     }
 }

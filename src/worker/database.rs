@@ -7,7 +7,7 @@ use crate::parts::leases::departed;
 use crate::parts::schedule::NEVER;
 use crate::parts::schedule::workers::{Assignment, Requests, WorkerId};
 use crate::parts::schedule::{own, requests};
-use crate::parts::slot;
+use crate::parts::slot::{self, QueueGuard};
 use crate::server::xact;
 use crate::server::{callbacks, catalog, injection, process, time, worker};
 use crate::worker::ages;
@@ -176,9 +176,7 @@ impl Worker {
         if self.nudged.elapsed() >= NUDGE_INTERVAL {
             self.nudged = Instant::now();
             for queue in self.queues.values() {
-                if let Some(mut slot) = slot::lock(queue.slot()) {
-                    slot.nudge_for_ready();
-                }
+                slot::with(queue.slot(), QueueGuard::nudge_for_ready);
             }
         }
     }
@@ -188,7 +186,8 @@ impl Worker {
         let now = time::now();
         let first = std::mem::take(&mut self.unserved);
         let is_own = |queue: &KnownQueue| queue.server() == Server::DatabaseWorker;
-        let due = self.queues.iter().filter(|(_, queue)| is_own(queue) && queue.is_due(now));
+        let due =
+            self.queues.iter().filter(|(_, queue)| is_own(queue) && queue.needed_at(now) <= now);
         let mut due: Vec<(Oid, Oid)> = due.map(|(table, queue)| (*table, queue.owner)).collect();
         due.sort_by_key(|(table, _)| !first.contains(table));
         let mut used: HashMap<Oid, Duration> = HashMap::new();
@@ -216,7 +215,9 @@ impl Worker {
     /// Asks for the job workers of owners whose queues have something to do, and marks queues whose code does not end.
     fn ask_for_job_workers(&mut self) {
         let now = time::now();
-        let is_due = |queue: &&KnownQueue| queue.server() == Server::JobWorker && queue.is_due(now);
+        let is_due = |queue: &&KnownQueue| {
+            queue.server() == Server::JobWorker && queue.needed_at(now) <= now
+        };
         let owners: HashSet<Oid> =
             self.queues.values().filter(is_due).map(|queue| queue.owner).collect();
         let want = |owner: &Oid| {
@@ -277,7 +278,8 @@ impl Worker {
             },
             _ => queue.needed_at(now),
         };
-        let at = |queue: &KnownQueue| needed_at(queue).min(queue.looks_at(now));
-        self.queues.values().map(at).min().filter(|at| *at != NEVER).map(time::until)
+        let needed = self.queues.values().map(needed_at).filter(|at| *at != NEVER);
+        let looks = self.queues.values().filter_map(KnownQueue::look_left);
+        needed.min().map(time::until).into_iter().chain(looks).min()
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::error::OrRaise;
 use crate::parts::schedule::pause::{Limits, Pause};
-use crate::parts::slot;
+use crate::parts::slot::{self, QueueGuard};
 use crate::queue::{self, Queue};
 use crate::server::relation::{self, Lock, Relation};
 use crate::server::xact::{self, Failure};
@@ -195,9 +195,7 @@ impl Definitions {
         });
         // Another transaction may have set this aside in doubt; the table has its triggers as before.
         if settled.is_some() && again.is_none() && queue::is_unchanged(table) {
-            if let Some(mut slot) = found.and_then(slot::lock) {
-                slot.find_tracked(true);
-            }
+            found.and_then(|slot| slot::with(slot, |slot| slot.find_tracked(true)));
             return Outcome::Done(None);
         }
         let queue = queue::find(table).or_raise();
@@ -209,12 +207,12 @@ impl Definitions {
             return Outcome::Done(None);
         }
         let lack = queue.lack(is_copy);
-        if let Some(mut slot) = slot::lock(queue.slot) {
+        slot::with(queue.slot, |slot| {
             slot.set_names([&self.name, &schema, &name]);
             slot.set_tube_names(queue.definition.options.tubes_counted());
             slot.find_tracked(queue.tracking.is_complete(is_copy));
             slot.set_lack(lack.as_deref().unwrap_or_default());
-        }
+        });
         let owner = Relation::open(queue.table, Lock::None).map(|relation| relation.owner());
         let owner = owner.unwrap_or(Oid::INVALID);
         let server = match queue.definition.unending {
@@ -239,19 +237,15 @@ impl Definitions {
         if queues.get(&table).is_none_or(|known| known.slot() != queue.slot) {
             prepared.ask();
             // An earlier worker may have been ended in the middle of its work.
-            if let Some(mut slot) = slot::lock(queue.slot) {
-                slot.look_for_all();
-            }
+            slot::with(queue.slot, QueueGuard::look_for_all);
             queues.insert(table, KnownQueue::of(queue.slot));
         }
         if let Some(known) = queues.get_mut(&table) {
             known.describe(queue);
             known.set_server(*owner, *server);
         }
-        if self.again.get(&table).is_some_and(|again| again.is_unfit)
-            && let Some(mut slot) = slot::lock(queue.slot)
-        {
-            slot.clear_error();
+        if self.again.get(&table).is_some_and(|again| again.is_unfit) {
+            slot::with(queue.slot, QueueGuard::clear_error);
         }
         let is_healed = !is_ill || healing::heal(table);
         if *lacks || !is_healed {

@@ -45,7 +45,7 @@ pub fn is_patient() -> bool {
 
 /// When a job worker is ended that does not get on.
 pub fn stop_at() -> i64 {
-    time::now().saturating_add((2 * settings::worker_timeout()).as_micros() as i64)
+    time::in_future(2 * settings::worker_timeout())
 }
 
 /// What a job may take until it is cancelled, as often as it begins with something new. A job worker that
@@ -118,13 +118,6 @@ pub fn run<T>(table: Oid, work: impl FnOnce(&Means) -> T) -> Result<Outcome<T>, 
     })
 }
 
-/// A change of as many tasks as a batch has.
-pub struct Batch<'a> {
-    pub means: &'a Means<'a>,
-    pub change: Change,
-    pub wanted: Wanted<'a>,
-}
-
 /// What came of a batch.
 #[derive(Clone, Debug, Default)]
 pub struct Changed {
@@ -135,52 +128,46 @@ pub struct Changed {
     pub failure: Option<Failure>,
 }
 
-impl Batch<'_> {
-    /// Changes a batch of tasks; if that fails, one by one.
-    pub fn run(&self) -> Changed {
-        if resting::tries_again(self.means.queue.table) {
-            return self.run_each();
+/// Changes a batch of tasks; if that fails, one by one.
+pub fn change(means: &Means, change: Change, wanted: Wanted) -> Changed {
+    if resting::tries_again(means.queue.table) {
+        return change_each(means, change, wanted);
+    }
+    let all = || means.change(change, wanted, settings::batch_size(), &Passed::default());
+    match xact::try_in_subtransaction(all) {
+        Ok(tasks) => Changed { tasks, ..Changed::default() },
+        Err(failure) if failure.is_canceled() && !is_patient() => {
+            Error::new(PgSqlErrorCode::ERRCODE_QUERY_CANCELED, failure.message).raise()
         }
-        let all = || self.run_some(settings::batch_size(), &Passed::default());
-        match xact::try_in_subtransaction(all) {
-            Ok(tasks) => Changed { tasks, ..Changed::default() },
-            Err(failure) if failure.is_canceled() && !is_patient() => {
-                Error::new(PgSqlErrorCode::ERRCODE_QUERY_CANCELED, failure.message).raise()
-            }
-            Err(failure) => {
-                let each = self.run_each();
-                Changed { is_slow: each.is_slow || failure.is_canceled(), ..each }
-            }
+        Err(failure) => {
+            let each = change_each(means, change, wanted);
+            Changed { is_slow: each.is_slow || failure.is_canceled(), ..each }
         }
     }
+}
 
-    /// Changes tasks one by one, so that a task that cannot be changed, or only slowly, holds up no others.
-    fn run_each(&self) -> Changed {
-        let begun = Instant::now();
-        // Other queues wait for their turn.
-        let limit = (1 + u32::from(is_patient())) * settings::worker_timeout();
-        let (mut changed, mut passed) = (Changed::default(), Passed::default());
-        while changed.tasks + (passed.count as usize) < settings::batch_size() as usize {
-            Limit::restart();
-            match xact::try_in_subtransaction(|| self.run_some(1, &passed)) {
-                Ok(0) => break,
-                Ok(_) => changed.tasks += 1,
-                Err(mut failure) => {
-                    changed.is_slow |= failure.is_canceled();
-                    passed.note_failure(self.means.queue, &mut failure);
-                    changed.failure = Some(failure);
-                }
-            }
-            changed.is_slow |= begun.elapsed() > limit;
-            if begun.elapsed() > limit || changed.is_slow && !is_patient() {
-                break;
-            }
-        }
+/// Changes tasks one by one, so that a task that cannot be changed, or only slowly, holds up no others.
+fn change_each(means: &Means, change: Change, wanted: Wanted) -> Changed {
+    let begun = Instant::now();
+    // Other queues wait for their turn.
+    let limit = (1 + u32::from(is_patient())) * settings::worker_timeout();
+    let (mut changed, mut passed) = (Changed::default(), Passed::default());
+    while changed.tasks + (passed.count as usize) < settings::batch_size() as usize {
         Limit::restart();
-        changed
+        match xact::try_in_subtransaction(|| means.change(change, wanted, 1, &passed)) {
+            Ok(0) => break,
+            Ok(_) => changed.tasks += 1,
+            Err(mut failure) => {
+                changed.is_slow |= failure.is_canceled();
+                passed.note_failure(means.queue, &mut failure);
+                changed.failure = Some(failure);
+            }
+        }
+        changed.is_slow |= begun.elapsed() > limit;
+        if begun.elapsed() > limit || changed.is_slow && !is_patient() {
+            break;
+        }
     }
-
-    fn run_some(&self, limit: i32, passed: &Passed) -> usize {
-        self.means.change(self.change, self.wanted, limit, passed)
-    }
+    Limit::restart();
+    changed
 }

@@ -3,12 +3,13 @@
 //! owner's code leaves in the session is found by none but itself.
 
 use crate::background_worker;
+use crate::parts::schedule::pause::Limits;
 use crate::parts::schedule::workers::{Assignment, WorkerId};
 use crate::parts::schedule::{Kind, NEVER, own, requests};
-use crate::parts::slot;
+use crate::parts::slot::{self, QueueGuard};
 use crate::server::{callbacks, spi, time, user, worker, xact};
 use crate::worker::job;
-use crate::worker::maintenance::{Maintenance, SLOW_PAUSES};
+use crate::worker::maintenance::Maintenance;
 use crate::worker::recounts;
 use pgrx::pg_sys::Oid;
 use std::collections::HashMap;
@@ -21,6 +22,8 @@ const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 /// What code may have left in the session that others see or wait for, such as locks.
 const RESETS: [&str; 3] =
     ["SELECT pg_catalog.pg_advisory_unlock_all()", "DEALLOCATE ALL", "DISCARD SEQUENCES"];
+/// Before the next try of work whose worker had to be ended.
+const STOPPED_PAUSES: Limits = (Duration::from_secs(1), Duration::from_secs(60));
 const STOPPED: &str =
     "it took longer than xqueue.worker_timeout and could not be cancelled: its worker was ended";
 
@@ -52,14 +55,8 @@ fn serve(of: Assignment) {
         worker::reload_settings();
         let begun = Instant::now();
         let mut served = slot::of_job_worker(of.database, of.owner);
-        let is_served = |table: &Oid, slot| served.contains(&(slot, u32::from(*table)));
-        queues.retain(|table, queue| {
-            let stays = is_served(table, queue.slot);
-            if !stays {
-                leave_sweep(queue);
-            }
-            stays
-        });
+        let is_left = |table: &Oid, slot| !served.contains(&(slot, u32::from(*table)));
+        queues.extract_if(|table, queue| is_left(table, queue.slot)).for_each(leave_sweep);
         // The healthy ones first: one whose code does not end must not keep this worker from them.
         served.sort_by_cached_key(|(slot, _)| slot::lock(*slot).map(|slot| slot.longest_retry()));
         for (slot, table) in served {
@@ -83,17 +80,16 @@ fn serve(of: Assignment) {
         let is_idle = needed_at > now && worked.elapsed() >= IDLE_TIME;
         let waits = own::end_round(needed_at, worked >= begun);
         if (waits || is_idle) && own::leave(needed_at, is_idle) {
-            queues.values().for_each(leave_sweep);
-            return;
+            return queues.into_iter().for_each(leave_sweep);
         }
         worker::wait_idle(Some(time::until(needed_at).min(CLOCK_INTERVAL)));
     }
 }
 
 /// What only this process knows of is looked for again by another.
-fn leave_sweep(queue: &Maintenance) {
-    if let Some(mut slot) = slot::lock(queue.slot).filter(|_| !queue.is_settled()) {
-        slot.leave_sweep();
+fn leave_sweep((_, queue): (Oid, Maintenance)) {
+    if !queue.is_settled() {
+        slot::with(queue.slot, QueueGuard::leave_sweep);
     }
 }
 
@@ -101,21 +97,18 @@ fn leave_sweep(queue: &Maintenance) {
 /// others.
 fn leave_on_exit(_argument: u32) {
     if let Some(ended) = own::end().filter(|ended| ended.is_abnormal) {
-        let now = time::now();
         let Assignment { database, owner, .. } = ended.of;
-        let mut queues = slot::of_job_worker(database, owner);
-        // It may be another's by now.
-        let at_hand = slot::find(database, ended.table).map(|slot| (slot, ended.table));
-        if let Some(queue) = at_hand.filter(|queue| !queues.contains(queue)) {
-            queues.push(queue);
+        for (slot, _) in slot::of_job_worker(database, owner) {
+            slot::with(slot, QueueGuard::look_for_all);
         }
-        for (slot, table) in queues {
-            let Some(mut slot) = slot::lock(slot) else { continue };
+        // The one at hand may be another's by now.
+        if let Some(mut slot) = slot::find(database, ended.table).and_then(slot::lock) {
             slot.look_for_all();
-            if ended.is_stopped && ended.table == table && slot.job_owner() == owner {
+            if ended.is_stopped && slot.job_owner() == owner {
+                let now = time::now();
                 slot.fail(Kind::Timed, STOPPED);
-                slot.retry_after(Kind::Timed, now, SLOW_PAUSES);
-                slot.retry_after(Kind::Orphans, now, SLOW_PAUSES);
+                slot.retry_after(Kind::Timed, now, STOPPED_PAUSES);
+                slot.retry_after(Kind::Orphans, now, STOPPED_PAUSES);
             }
         }
     }

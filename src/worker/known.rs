@@ -2,7 +2,7 @@
 
 use crate::parts::leases::epoch;
 use crate::parts::schedule::NEVER;
-use crate::parts::slot;
+use crate::parts::slot::{self, QueueGuard};
 use crate::queue::Queue;
 use crate::server::time;
 use crate::worker::leases::Ended;
@@ -68,10 +68,8 @@ impl KnownQueue {
     pub fn describe(&mut self, queue: &Rc<Queue>) {
         let described = self.described.replace(Rc::downgrade(queue));
         let is_same = |described: Weak<Queue>| std::ptr::eq(described.as_ptr(), Rc::as_ptr(queue));
-        if described.is_some_and(|described| !is_same(described))
-            && let Some(mut slot) = slot::lock(self.slot())
-        {
-            slot.end_pauses();
+        if described.is_some_and(|described| !is_same(described)) {
+            slot::with(self.slot(), QueueGuard::end_pauses);
         }
         if std::mem::replace(&mut self.has_row_security, queue.has_row_security)
             && !queue.has_row_security
@@ -91,7 +89,6 @@ impl KnownQueue {
 
     /// Hands it to who serves it from now on, who looks after all that was left behind.
     pub fn set_server(&mut self, owner: Oid, server: Server) {
-        let is_first = self.owner == Oid::INVALID;
         let is_new = (self.owner, self.server) != (owner, server);
         let was_left = matches!(self.server, Server::Publisher | Server::Nobody);
         (self.owner, self.server) = (owner, server);
@@ -100,9 +97,7 @@ impl KnownQueue {
         if !is_new && slot.job_owner() == job_owner {
             return;
         }
-        if !is_first || slot.job_owner() != job_owner {
-            slot.look_for_all();
-        }
+        slot.look_for_all();
         slot.set_job_owner(job_owner);
         if was_left {
             slot.clear_error();
@@ -116,22 +111,23 @@ impl KnownQueue {
 
     fn look_for_all(&mut self) {
         self.looked = Instant::now();
-        if let Some(mut slot) = slot::lock(self.slot()) {
-            slot.look_for_all();
-        }
+        slot::with(self.slot(), QueueGuard::look_for_all);
     }
 
     /// Looks now and then at a queue with row security as a whole.
     pub fn look_again(&mut self) {
-        if self.has_row_security && self.looked.elapsed() >= ALL_INTERVAL {
+        if self.look_left().is_some_and(|left| left.is_zero()) {
             self.look_for_all();
         }
     }
 
+    /// Returns the time until it is to be looked at as a whole.
+    pub fn look_left(&self) -> Option<Duration> {
+        self.has_row_security.then(|| ALL_INTERVAL.saturating_sub(self.looked.elapsed()))
+    }
+
     pub fn ask_for_sweep(&self) {
-        if let Some(mut slot) = slot::lock(self.slot()) {
-            slot.ask_for_sweep();
-        }
+        slot::with(self.slot(), QueueGuard::ask_for_sweep);
     }
 
     /// Takes note of sessions that have ended and may have left tasks here.
@@ -153,25 +149,11 @@ impl KnownQueue {
         }
     }
 
-    /// Returns whether it is served, and has something to do now.
-    pub fn is_due(&self, now: i64) -> bool {
-        self.needed_at(now) <= now
-    }
-
     /// Returns when there is something to do; `NEVER` if it is not served.
     pub fn needed_at(&self, now: i64) -> i64 {
         match self.server {
             Server::DatabaseWorker | Server::JobWorker => self.maintenance.needed_at(now),
             Server::Publisher | Server::Nobody => NEVER,
-        }
-    }
-
-    /// Returns when it is to be looked at as a whole.
-    pub fn looks_at(&self, now: i64) -> i64 {
-        let left = ALL_INTERVAL.saturating_sub(self.looked.elapsed());
-        match self.has_row_security {
-            true => now.saturating_add(left.as_micros() as i64),
-            false => NEVER,
         }
     }
 

@@ -6,7 +6,6 @@ use crate::parts::leases::departed::{DepartedSession, HeldLeases};
 use crate::parts::leases::{sessions, store};
 use crate::server::types::Uuid;
 use crate::server::{time, xact};
-use crate::worker::job::Outcome;
 use std::time::{Duration, Instant};
 
 /// Retry delay after lock contention or failure.
@@ -55,12 +54,13 @@ impl Leases {
         attached: Attached,
         compares: bool,
     ) -> Vec<Ended> {
-        let (identified, anonymous): (Vec<DepartedSession>, Vec<DepartedSession>) =
-            left.into_iter().partition(|left| left.identified);
-        let anonymous = anonymous.into_iter();
-        let mut ended: Vec<_> =
-            anonymous.map(|left| Ended { uuid: left.uuid, held: left.held }).collect();
-        self.left.extend(identified.iter().map(|left| left.uuid));
+        let mut ended = vec![];
+        for DepartedSession { uuid, identified, held } in left {
+            match identified {
+                true => self.left.push(uuid),
+                false => ended.push(Ended { uuid, held }),
+            }
+        }
         self.compares |= compares;
         let is_time = self.end.is_some_and(|end| end <= time::now());
         if !self.left.is_empty() || self.compares || is_time {
@@ -88,27 +88,18 @@ impl Leases {
             return vec![];
         }
         let looked = xact::try_in_transaction(|| match store::try_lock() {
-            true => Outcome::Done(look(&self.left, attached, self.compares).or_raise()),
-            false => Outcome::Busy,
+            true => Some(look(&self.left, attached, self.compares).or_raise()),
+            false => None,
         });
-        match looked {
-            Ok(Outcome::Done(look)) => {
-                let has_locked = !look.locked.is_empty();
-                self.retry_at = has_locked.then(|| Instant::now() + RETRY_PAUSE);
-                (self.left, self.compares, self.end) = (look.locked, false, look.end);
-                look.ended
-            }
-            Ok(_) => self.later(),
-            Err(failure) => {
-                failure.warn("look after sessions");
-                self.later()
-            }
-        }
-    }
-
-    fn later(&mut self) -> Vec<Uuid> {
-        self.retry_at = Some(Instant::now() + RETRY_PAUSE);
-        vec![]
+        let looked = looked.unwrap_or_else(|failure| {
+            failure.warn("look after sessions");
+            None
+        });
+        let has_locked = looked.as_ref().is_none_or(|look| !look.locked.is_empty());
+        self.retry_at = has_locked.then(|| Instant::now() + RETRY_PAUSE);
+        let Some(look) = looked else { return vec![] };
+        (self.left, self.compares, self.end) = (look.locked, false, look.end);
+        look.ended
     }
 }
 

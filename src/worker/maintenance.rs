@@ -9,7 +9,8 @@ use crate::server::time;
 use crate::server::types::Uuid;
 use crate::server::xact::Failure;
 use crate::worker::job::{self, Outcome, Unfit};
-use crate::worker::work::{self, Report, Work};
+use crate::worker::means::Means;
+use crate::worker::work::{self, Report};
 use pgrx::pg_sys::Oid;
 use std::time::Duration;
 use xqueue_core::slot_id::SlotId;
@@ -21,8 +22,8 @@ const UNCHANGED_PAUSES: Limits = (Duration::from_millis(1), Duration::from_milli
 /// Before the next try after a failure. Tasks that fall due are tried in between, and so is all once the table is
 /// altered.
 const FAILURE_PAUSES: Limits = (Duration::from_millis(100), Duration::from_secs(60));
-/// Before the next try of work that took too long, which delays others.
-pub const SLOW_PAUSES: Limits = (Duration::from_secs(1), Duration::from_secs(60));
+/// Before the next try of work that was cancelled because it took too long, which delays others.
+const SLOW_PAUSES: Limits = (Duration::from_secs(1), Duration::from_secs(10));
 /// Number of sessions whose tasks are given back in one job.
 const SESSIONS: usize = 128;
 
@@ -54,7 +55,7 @@ impl Maintenance {
 
     /// Does what there is to do: of each kind a batch, then it is the next queue's turn.
     pub fn work(&mut self, table: Oid) -> Result<(), Unfit> {
-        if slot::lock(self.slot).is_some_and(|mut slot| slot.take_sweep()) {
+        if slot::with(self.slot, QueueGuard::take_sweep) == Some(true) {
             self.sweep = may_have_taken(self.slot);
         }
         self.reap(table)?;
@@ -68,8 +69,8 @@ impl Maintenance {
             return Ok(());
         }
         let sessions: Vec<Uuid> = self.ended.iter().take(SESSIONS).copied().collect();
-        let work = Work::Reap { sessions: sessions.clone() };
-        if let Some(report) = self.perform(Kind::Orphans, table, &work)? {
+        let reap = |means: &Means| work::reap(means, &sessions);
+        if let Some(report) = self.perform(Kind::Orphans, table, reap)? {
             // Sessions that still hold tasks come after the others.
             self.ended.retain(|session| !sessions.contains(session));
             self.ended.extend(report.sessions);
@@ -81,7 +82,7 @@ impl Maintenance {
         if !self.sweep || !self.is_due(Kind::Orphans) {
             return Ok(());
         }
-        if let Some(report) = self.perform(Kind::Orphans, table, &Work::FindLost)? {
+        if let Some(report) = self.perform(Kind::Orphans, table, work::find_lost)? {
             self.sweep = report.has_more;
             let is_new = |session: &Uuid| !self.ended.contains(session);
             let lost: Vec<Uuid> = report.sessions.into_iter().filter(is_new).collect();
@@ -98,36 +99,39 @@ impl Maintenance {
         let since = slot.due();
         slot.forget_due();
         drop(slot);
-        self.act_on_due(Kind::Timed, since, table)
+        self.act_on_due(since, table)
     }
 
     /// Tries again what has refused, behind what has fallen due since.
     fn retry_refused(&mut self, table: Oid) -> Result<(), Unfit> {
         let has_refused = slot::lock(self.slot).is_some_and(|slot| slot.has_failed(Kind::Refused));
-        match has_refused && self.is_due(Kind::Refused) {
-            true => self.act_on_due(Kind::Refused, i64::MIN, table),
+        match has_refused && self.is_due(Kind::Refused) && self.is_due(Kind::Timed) {
+            true => self.act_on_due(i64::MIN, table),
             false => Ok(()),
         }
     }
 
-    fn act_on_due(&mut self, kind: Kind, since: i64, table: Oid) -> Result<(), Unfit> {
-        let work = Work::Timed { now: time::now(), since, first: self.first };
-        let report = self.perform(kind, table, &work);
+    fn act_on_due(&mut self, since: i64, table: Oid) -> Result<(), Unfit> {
+        let instants = (time::now(), since);
+        let act = |means: &Means| work::act_on_time(means, instants, self.first);
+        let report = self.perform(Kind::Timed, table, act);
         let next = match &report {
-            Ok(Some(report)) if kind == Kind::Timed || !report.refuses => report.next,
+            Ok(Some(report)) => report.next,
             // What is not known is looked up at the next try.
-            _ if kind == Kind::Timed => Some(i64::MIN),
-            _ => None,
+            _ => Some(i64::MIN),
         };
-        if let Some((mut slot, next)) = slot::lock(self.slot).zip(next) {
-            slot.lower_due(next);
-        }
+        next.and_then(|next| slot::with(self.slot, |slot| slot.lower_due(next)));
         self.first = report?.map_or(self.first, |report| report.first);
         Ok(())
     }
 
     /// Does work and notes in the slot what came of it. None if it has not been done.
-    fn perform(&self, kind: Kind, table: Oid, work: &Work) -> Result<Option<Report>, Unfit> {
+    fn perform(
+        &self,
+        kind: Kind,
+        table: Oid,
+        work: impl FnOnce(&Means) -> Report,
+    ) -> Result<Option<Report>, Unfit> {
         let outcome = work::perform(table, work);
         let Some(mut slot) = slot::lock(self.slot) else { return Err(Unfit::Gone) };
         let now = time::now();
@@ -171,34 +175,26 @@ impl Maintenance {
 
 /// Notes what came of work that was done.
 fn note(slot: &mut QueueGuard, kind: Kind, report: &Report) {
-    let (now, failure) = (time::now(), report.failure.as_ref());
-    let rests = report.refuses && (kind == Kind::Refused || !report.has_progressed);
-    let kind = match kind {
-        Kind::Timed if rests => Kind::Refused,
-        // Nothing refuses any more.
-        Kind::Refused if !rests => {
-            slot.end_retry(Kind::Refused);
-            slot.end_failure(Kind::Refused);
-            Kind::Timed
-        }
-        kind => kind,
-    };
-    match failure {
-        Some(failure) => slot.fail(kind, &failure.message),
-        None => slot.end_failure(kind),
+    if report.tried_all && !report.refuses {
+        slot.end_retry(Kind::Refused);
+        slot.end_failure(Kind::Refused);
     }
+    let kind = if report.refuses { Kind::Refused } else { kind };
     if report.has_progressed {
         slot.end_retry(kind);
     }
-    match failure {
-        Some(failure) if rests => slot.retry_after(kind, now, pauses_after(failure)),
-        _ if report.has_progressed => {}
-        // Tasks that the direct path could not change rest by themselves.
-        Some(failure) if kind == Kind::Orphans || failure.is_canceled() => {
-            slot.retry_after(kind, now, pauses_after(failure));
-        }
-        _ => slot.retry_after(kind, now, UNCHANGED_PAUSES),
+    match &report.failure {
+        Some(failure) => slot.fail(kind, &failure.message),
+        None => slot.end_failure(kind),
     }
+    let pauses = match &report.failure {
+        Some(failure) if report.refuses => pauses_after(failure),
+        _ if report.has_progressed => return,
+        // Tasks that the direct path could not change rest by themselves.
+        Some(failure) if kind == Kind::Orphans || failure.is_canceled() => pauses_after(failure),
+        _ => UNCHANGED_PAUSES,
+    };
+    slot.retry_after(kind, time::now(), pauses);
 }
 
 fn pauses_after(failure: &Failure) -> Limits {

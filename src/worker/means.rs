@@ -14,8 +14,7 @@ use crate::transaction;
 use crate::worker::resting;
 use crate::write::counting;
 use crate::write::direct::upkeep::{Upkeep, Wanted};
-use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+use std::cell::Cell;
 use std::rc::Rc;
 use xqueue_core::change::{Call, has_progressed};
 use xqueue_core::row_id::RowId;
@@ -32,11 +31,9 @@ pub struct Means<'q> {
     pub is_outdated: Cell<bool>,
 }
 
-/// The tasks that a batch passes over because their changes have failed.
+/// The tasks that a batch passes over because their changes have failed. Those that were changed directly rest.
 #[derive(Default)]
 pub struct Passed {
-    /// Where their rows are, as far as they were changed directly.
-    rows: RefCell<HashSet<RowId>>,
     /// The row that is being changed, and its key if it is changed alone.
     tried: Cell<Option<(RowId, String)>>,
     /// How many there are.
@@ -45,14 +42,11 @@ pub struct Passed {
 
 impl Passed {
     fn tries(&self, queue: &Queue, found: &Found, is_alone: bool) -> bool {
-        let row = found.id();
-        if self.rows.borrow().contains(&row) || resting::is_resting(queue.table, row) {
-            return false;
+        let is_tried = !resting::is_resting(queue.table, found.id());
+        if is_tried && is_alone {
+            self.tried.set(Some((found.id(), queue.key_text_of(found))));
         }
-        if is_alone {
-            self.tried.set(Some((row, queue.key_text_of(found))));
-        }
-        true
+        is_tried
     }
 
     /// Passes over the task whose change has just failed, and lets it rest.
@@ -60,7 +54,6 @@ impl Passed {
         self.count += 1;
         if let Some((row, key)) = self.tried.take() {
             failure.message = format!("task {key}: {}", failure.message);
-            self.rows.borrow_mut().insert(row);
             resting::note_failure(queue, row, failure);
         }
     }

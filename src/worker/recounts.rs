@@ -8,12 +8,11 @@ use crate::parts::schedule::pause::Limits;
 use crate::parts::schedule::workers::Assignment;
 use crate::parts::schedule::{Kind, requests};
 use crate::parts::slot;
+use crate::queue;
 use crate::queue::recount::{self, Counted, Purpose, Stopped};
-use crate::queue::{self};
 use crate::server::relation::{self, Lock, Relation};
 use crate::server::worker::Timeout;
-use crate::server::xact::{self, Failure};
-use crate::server::{injection, process, time};
+use crate::server::{injection, process, time, xact};
 use crate::worker::known::KnownQueue;
 use crate::worker::maintenance::BUSY_PAUSES;
 use pgrx::pg_sys::Oid;
@@ -27,17 +26,6 @@ const LIMIT: Duration = Duration::from_millis(100);
 const MOST_PAGES: u32 = 1000;
 /// Before the next try on a table that was needed exclusively. All that was counted is lost.
 const PAUSES: Limits = (Duration::from_millis(100), Duration::from_secs(60));
-
-/// How a recount has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Counted,
-    /// Others need the table, or the list of queues.
-    Busy,
-    /// It takes too long for the database worker.
-    Slow,
-    Gone,
-}
 
 pub struct Recounts {
     database: u32,
@@ -60,16 +48,11 @@ impl Recounts {
                 return;
             }
             let Some(queue) = queues.get(&table) else { continue };
-            let counts_apart = slot::lock(queue.slot()).is_some_and(|slot| slot.counts_apart());
-            let end = if counts_apart { End::Slow } else { count_briefly(table) };
-            note(queue.slot(), end);
-            let (owner, counts) = (queue.owner.into(), table.into());
-            let apart = Assignment { database: self.database, owner, counts };
-            if end == End::Slow
-                && requests::want_job_worker(apart)
-                && let Some(mut slot) = slot::lock(queue.slot())
-            {
-                slot.set_counts_apart(true);
+            let counted = count_briefly(table);
+            note(queue.slot(), counted);
+            if counted == Err(Stopped::TooLong) {
+                let (owner, counts) = (queue.owner.into(), table.into());
+                requests::want_job_worker(Assignment { database: self.database, owner, counts });
             }
         }
     }
@@ -97,10 +80,10 @@ impl Recounts {
         &self,
         queues: &'q HashMap<Oid, KnownQueue>,
     ) -> impl Iterator<Item = (Oid, &'q KnownQueue)> {
-        let counted: HashSet<Oid> =
-            requests::counted(self.database).into_iter().map(Oid::from).collect();
+        let counted = requests::counted(self.database);
         let queues = queues.iter().map(|(table, queue)| (*table, queue));
-        queues.filter(move |(table, queue)| left(queue).is_some() && !counted.contains(table))
+        let is_counted = move |table: Oid| counted.contains(&u32::from(table));
+        queues.filter(move |(table, queue)| left(queue).is_some() && !is_counted(*table))
     }
 
     /// How long there is nothing to do; None: until something happens.
@@ -117,72 +100,55 @@ fn left(queue: &KnownQueue) -> Option<Duration> {
     Some(slot.retry_left(Kind::Recount, time::now()))
 }
 
-fn note(slot: SlotId, end: End) {
-    let Some(mut slot) = slot::lock(slot) else { return };
-    match end {
-        End::Busy => slot.retry_after(Kind::Recount, time::now(), PAUSES),
-        End::Counted => {
+fn note(slot: SlotId, counted: Result<(), Stopped>) {
+    slot::with(slot, |slot| match counted {
+        Err(Stopped::InTheWay) => slot.retry_after(Kind::Recount, time::now(), PAUSES),
+        Err(Stopped::TooLong) => {}
+        Ok(()) => {
             slot.end_retry(Kind::Recount);
             slot.end_failure(Kind::Recount);
         }
-        End::Slow | End::Gone => {}
-    }
+    });
 }
 
 /// Counts within a limit.
-fn count_briefly(table: Oid) -> End {
+fn count_briefly(table: Oid) -> Result<(), Stopped> {
     let counted = xact::try_in_transaction(|| {
         let _limit = Timeout::after(LIMIT);
         count(table, Purpose::RenewBriefly, MOST_PAGES)
     });
     // A job worker finds out what is wrong.
-    counted.unwrap_or(End::Slow)
+    counted.unwrap_or(Err(Stopped::TooLong))
 }
 
 /// Counts without a limit, in a job worker.
 pub fn count_at_leisure(table: Oid) {
     injection::point(c"xqueue-recounter-begins");
-    let begun = Instant::now();
     let counted = xact::try_in_transaction(|| count(table, Purpose::Renew, u32::MAX));
     let Some(slot) = slot::find(process::database().into(), table.into()) else { return };
-    match &counted {
-        Ok(end) => note(slot, *end),
-        Err(failure) => fail(slot, failure),
-    }
-    let is_fast = begun.elapsed() < LIMIT / 2 && matches!(counted, Ok(End::Counted));
-    if let Some(mut slot) = slot::lock(slot).filter(|_| is_fast) {
-        slot.set_counts_apart(false);
-    }
-}
-
-fn fail(slot: SlotId, failure: &Failure) {
-    if let Some(mut slot) = slot::lock(slot) {
-        slot.fail(Kind::Recount, &failure.message);
-        slot.retry_after(Kind::Recount, time::now(), PAUSES);
-    }
-}
-
-/// What comes to nothing is asked for again by the claim that is dropped.
-fn count(table: Oid, purpose: Purpose, most_pages: u32) -> End {
-    if !queue::try_lock() || !relation::try_lock_whole(table, Lock::AccessShare) {
-        return End::Busy;
-    }
-    let pages = Relation::open(table, Lock::None).map_or(0, |relation| relation.pages());
-    if pages > most_pages {
-        return End::Slow;
-    }
-    let queue = match queue::find(table) {
-        Ok(Some(queue)) => queue,
-        Ok(None) => return End::Gone,
-        Err(_) => return End::Busy,
-    };
-    match recount::count(&queue, purpose) {
-        Ok(Counted { counts, mut slot, .. }) => {
-            slot.set_counted(&counts);
-            slot.nudge_for_counted();
-            End::Counted
+    match counted {
+        Ok(counted) => note(slot, counted),
+        Err(failure) => {
+            slot::with(slot, |slot| {
+                slot.fail(Kind::Recount, &failure.message);
+                slot.retry_after(Kind::Recount, time::now(), PAUSES);
+            });
         }
-        Err(Stopped::InTheWay) => End::Busy,
-        Err(Stopped::TooLong) => End::Slow,
     }
+}
+
+/// Others may need the table, or the list of queues. What comes to nothing is asked for again by the claim that is
+/// dropped.
+fn count(table: Oid, purpose: Purpose, most_pages: u32) -> Result<(), Stopped> {
+    if !queue::try_lock() || !relation::try_lock_whole(table, Lock::AccessShare) {
+        return Err(Stopped::InTheWay);
+    }
+    if Relation::open(table, Lock::None).is_some_and(|relation| relation.pages() > most_pages) {
+        return Err(Stopped::TooLong);
+    }
+    let Some(queue) = queue::find(table).map_err(|_| Stopped::InTheWay)? else { return Ok(()) };
+    let Counted { counts, mut slot, .. } = recount::count(&queue, purpose)?;
+    slot.set_counted(&counts);
+    slot.nudge_for_counted();
+    Ok(())
 }

@@ -7,7 +7,7 @@ use crate::queue::Queue;
 use crate::server::time;
 use crate::server::types::Uuid;
 use crate::server::xact::Failure;
-use crate::worker::job::{self, Batch, Changed, Outcome};
+use crate::worker::job::{self, Changed, Outcome};
 use crate::worker::means::Means;
 use crate::worker::resting;
 use crate::write::direct::upkeep::Wanted;
@@ -17,25 +17,13 @@ use xqueue_core::field::Field;
 use xqueue_core::statement::Change;
 use xqueue_core::status::Status;
 
-/// Work on a queue, in one transaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Work {
-    /// Acts on what is due at `now`: delays, times to run, ends of life; begins with the kind at index `first`.
-    /// Nothing is due before `since` but what has refused.
-    Timed { now: i64, since: i64, first: usize },
-    /// Gives back tasks without a session, and finds sessions that have ended unnoticed.
-    FindLost,
-    /// Gives back the tasks of these sessions.
-    Reap { sessions: Vec<Uuid> },
-}
-
 /// What came of work whose transaction has committed.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// There was progress, or nothing is left. Otherwise the rest is locked by other transactions, or was changed without
     /// effect, as by a trigger.
     pub has_progressed: bool,
-    /// The next instant to act, after `Timed`.
+    /// The next instant to act, after timed work.
     pub next: Option<i64>,
     /// Sessions that were found to have ended, or that still hold tasks.
     pub sessions: Vec<Uuid>,
@@ -43,23 +31,24 @@ pub struct Report {
     pub has_more: bool,
     /// A time limit was reached, even if the work was completed within others.
     pub is_slow: bool,
-    /// The kind with which the next job has to begin, after `Timed`.
+    /// The kind with which the next job has to begin, after timed work.
     pub first: usize,
-    /// Due tasks have refused to be changed by statements. Those that refuse the direct path rest by themselves.
+    /// All that is due was tried, also what had refused.
+    pub tried_all: bool,
+    /// Due tasks have refused to be changed by statements: they rest. Those that refuse the direct path rest by
+    /// themselves.
     pub refuses: bool,
     pub failure: Option<Failure>,
 }
 
 /// Does a job and says what came of it. An error has undone it.
-pub fn perform(table: Oid, work: &Work) -> Result<Outcome<Report>, Failure> {
+pub fn perform(
+    table: Oid,
+    work: impl FnOnce(&Means) -> Report,
+) -> Result<Outcome<Report>, Failure> {
     let mut is_outdated = false;
     let done = job::run(table, |means| {
-        let report = match work {
-            Work::Timed { now, since, first } => act_on_time(means, (*now, *since), *first),
-            Work::FindLost => find_lost(means),
-            Work::Reap { sessions } => reap(means, sessions),
-        };
-        let report = with_resting(means, report);
+        let report = with_resting(means, work(means));
         is_outdated = means.is_outdated.get();
         report
     });
@@ -82,35 +71,39 @@ fn with_resting(means: &Means, mut report: Report) -> Report {
     report
 }
 
-/// Of each kind of timed work a batch, up to the first one that reaches a time limit: others wait for their turn. The
-/// next job begins with the kind after that.
-fn act_on_time(means: &Means, (now, since): (i64, i64), first: usize) -> Report {
+/// Acts on what is due at `now`: delays, times to run, ends of life. Nothing is due before `since` but what has refused.
+/// Does a batch of each kind, beginning with the kind at index `first`, up to the first one that reaches a time limit:
+/// others wait for their turn.
+pub fn act_on_time(means: &Means, (now, since): (i64, i64), first: usize) -> Report {
     let queue = means.queue;
     if !may_have_timed(queue) {
-        return Report { has_progressed: true, ..Report::default() };
+        return Report { has_progressed: true, tried_all: true, ..Report::default() };
     }
     // Tasks that rest, in this process or in one before it that has left an error, are due earlier.
     let has_error = || slot::lock(queue.slot).is_none_or(|slot| slot.has_error());
     let may_rest = means.has_rested || means.is_direct && has_error();
+    let tried_all = since == i64::MIN;
     let since = if queue.is_tracked && !may_rest { since } else { i64::MIN };
     let before = if means.tells() { None } else { means.next_due(since) };
     let mut failure: Option<Failure> = None;
     let changes: Vec<Change> = timed_changes(queue).collect();
     let slow = in_turn(changes.len(), first).find(|index| {
         let wanted = Wanted::Due { now, since };
-        let changed = Batch { means, change: changes[*index], wanted }.run();
+        let changed = job::change(means, changes[*index], wanted);
         failure = changed.failure.or(failure.take());
         changed.is_slow
     });
     let mut next = means.next_due(since);
     let has_made = || if means.tells() { means.has_made_progress() } else { next != before };
     let has_progressed = next.is_none_or(|next| next > now) || has_made();
-    let refuses = !means.is_direct && failure.as_ref().is_some_and(|why| !why.is_canceled());
-    if refuses && !has_progressed {
+    let has_refused = !means.is_direct && failure.as_ref().is_some_and(|why| !why.is_canceled());
+    let refuses = has_refused && (tried_all || !has_progressed);
+    if refuses {
         next = means.next_due(now.saturating_add(1));
     }
     let (first, is_slow) = (slow.map_or(0, |index| index + 1), slow.is_some());
-    Report { has_progressed, next, first, is_slow, refuses, failure, ..Report::default() }
+    let report = Report { has_progressed, next, first, is_slow, failure, ..Report::default() };
+    Report { tried_all: tried_all && !is_slow, refuses, ..report }
 }
 
 /// Returns whether there may be a task that is due at some instant, by the counters. A task that comes later is
@@ -142,11 +135,11 @@ fn timed_changes(queue: &Queue) -> impl Iterator<Item = Change> {
 }
 
 /// Gives back what no session holds, and finds the sessions that have ended unnoticed.
-fn find_lost(means: &Means) -> Report {
+pub fn find_lost(means: &Means) -> Report {
     let holders = means.holders();
     let has_more = holders.contains(&None);
     let changed = match has_more {
-        true => Batch { means, change: Change::ReapOwnerless, wanted: Wanted::Ownerless }.run(),
+        true => job::change(means, Change::ReapOwnerless, Wanted::Ownerless),
         false => Changed::default(),
     };
     let has_progressed = !has_more || means.has_made_progress();
@@ -156,9 +149,9 @@ fn find_lost(means: &Means) -> Report {
 }
 
 /// Gives back tasks that sessions had taken.
-fn reap(means: &Means, sessions: &[Uuid]) -> Report {
+pub fn reap(means: &Means, sessions: &[Uuid]) -> Report {
     let wanted = Wanted::Held { sessions };
-    let Changed { tasks, is_slow, failure } = Batch { means, change: Change::Reap, wanted }.run();
+    let Changed { tasks, is_slow, failure } = job::change(means, Change::Reap, wanted);
     // Locked rows were passed over: then there is more to do.
     let sessions = means.holding(wanted);
     let has_made = || if means.tells() { means.has_made_progress() } else { tasks > 0 };

@@ -86,7 +86,7 @@ pub fn begin_start(Request { id, of, .. }: Request, most: usize) -> Turn {
     let turn = if of.is_database() { Turn::Now } else { workers.turn_of_job(of, most, now) };
     let is_wanted = |worker: &&mut Worker| worker.of == of && worker.requested_at(now) <= now;
     match workers.worker(id).filter(is_wanted) {
-        Some(worker) if turn == Turn::Now => worker.process.begin_start(now),
+        Some(worker) if turn == Turn::Now => worker.process.starting = now,
         Some(_) => {}
         None => return Turn::Later,
     }
@@ -100,7 +100,7 @@ pub fn end_start(id: WorkerId, has_started: bool) {
     if has_started {
         workers.leaving = workers.leaving.saturating_sub(1);
     } else if let Some(worker) = workers.worker(id) {
-        worker.process.not_started();
+        worker.process.starting = 0;
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::parts::locks::directory;
 use crate::parts::schedule::NEVER;
 use crate::parts::schedule::pause::Pause;
-use crate::parts::schedule::process::{FAILURE_PAUSES, TURN};
+use crate::parts::schedule::process::{FAILURE_PAUSES, NO_PROCESS, TURN};
 use crate::parts::schedule::workers::{Assignment, Requests, Worker, WorkerId, Workers, workers};
 use crate::server::time;
 use std::cell::Cell;
@@ -53,8 +53,7 @@ pub fn begin_round() -> Option<Requests> {
     let mut directory = directory();
     let workers = workers(&mut directory);
     let worker = workers.own()?;
-    worker.process.begin_round();
-    worker.due_at = now;
+    (worker.process.woken_at, worker.process.needed_at) = (0, now);
     let (requests, database) = (std::mem::take(&mut worker.requests), worker.of.database);
     (!workers.is_occupied(database)).then_some(requests)
 }
@@ -83,13 +82,15 @@ pub fn end_round(sleeps_until: i64, has_worked: bool) -> bool {
     let workers = workers(&mut directory);
     let waits = workers.waiting > 0 || workers.has_rival(now);
     let Some(worker) = workers.own() else { return false };
-    (worker.round_at, worker.due_at) = (now, sleeps_until);
+    (worker.round_at, worker.process.needed_at) = (now, sleeps_until);
     (worker.table, worker.stop_at) = (0, NEVER);
+    if worker.process.first_round == 0 {
+        worker.process.first_round = now;
+    }
     worker.works |= has_worked;
     if has_worked {
         worker.process.pause.length /= 2;
     }
-    worker.process.end_round(now, sleeps_until);
     waits
 }
 
@@ -181,7 +182,7 @@ impl Worker {
             false if self.of.is_database() => now,
             false => NEVER,
         };
-        self.process.leave(needed_at);
+        (self.process.index, self.process.needed_at) = (NO_PROCESS, needed_at);
         if !self.has_left && (self.of.is_database() || !is_occupied) {
             let since = if self.has_connected { self.process.begun } else { now };
             self.process.pause.begin(since, FAILURE_PAUSES);

@@ -30,8 +30,9 @@ pub struct Process {
     pub index: u32,
     pub pid: i32,
     /// When it was requested, until it begins; 0 otherwise.
-    starting: i64,
-    /// Without a process: when one is needed, `NEVER` if none is. With one that sleeps: when it acts next.
+    pub starting: i64,
+    /// Without a process: when one is needed, `NEVER` if none is. With one: when it begins a round unasked, or, during a
+    /// round, when that began.
     pub needed_at: i64,
     /// None is started before it ends, because the last one has failed.
     pub pause: Pause,
@@ -92,41 +93,15 @@ impl Process {
         is_earlier
     }
 
-    pub fn begin_start(&mut self, now: i64) {
-        self.starting = now;
-    }
-
-    pub fn not_started(&mut self) {
-        self.starting = 0;
-    }
-
     /// This process is the one.
     pub fn register(&mut self, now: i64) {
         let (index, pid) = (process::index(), process::pid());
-        let (needed_at, pause) = (i64::MIN, self.pause);
-        *self = Process { index, pid, begun: now, needed_at, pause, ..Process::NONE };
+        let pause = self.pause;
+        *self = Process { index, pid, begun: now, needed_at: now, pause, ..Process::NONE };
     }
 
     pub fn is_own(&self) -> bool {
         self.index == process::index()
-    }
-
-    pub fn begin_round(&mut self) {
-        (self.woken_at, self.needed_at) = (0, i64::MIN);
-    }
-
-    /// It sleeps until `needed_at` unless it is woken.
-    pub fn end_round(&mut self, now: i64, needed_at: i64) {
-        if self.first_round == 0 {
-            self.first_round = now;
-        }
-        self.needed_at = needed_at;
-    }
-
-    /// It has left, and is needed again at an instant.
-    pub fn leave(&mut self, needed_at: i64) {
-        self.index = NO_PROCESS;
-        self.needed_at = needed_at;
     }
 
     /// Returns whether it leaves while others wait, with `turn` as the length of its turn. One that took long to begin

@@ -16,8 +16,6 @@ pub struct Shared {
     job_owner: u32,
     /// All taken tasks have to be compared with the live sessions.
     sweep: bool,
-    /// Counting its tasks takes long.
-    counts_apart: bool,
     retries: [Retry; 4],
 }
 
@@ -45,13 +43,7 @@ struct Retry {
 impl Shared {
     /// Lets a worker act at once, because nothing is known yet.
     pub(in crate::parts) fn at_once() -> Shared {
-        Shared {
-            due: i64::MIN,
-            job_owner: 0,
-            sweep: true,
-            counts_apart: false,
-            retries: [Retry::default(); 4],
-        }
+        Shared { due: i64::MIN, job_owner: 0, sweep: true, retries: [Retry::default(); 4] }
     }
 }
 
@@ -118,13 +110,13 @@ impl QueueGuard {
         let after = |kind: Kind, at: i64| {
             at.max(self.schedule.retries[kind as usize].pause.end_at(now).max(now))
         };
-        let timed = match self.schedule.due {
+        let at_once = |is_wanted, kind| if is_wanted { after(kind, now) } else { NEVER };
+        let refused = at_once(self.has_failed(Kind::Refused), Kind::Refused);
+        let timed = match self.schedule.due.min(refused) {
             NEVER => NEVER,
             due => after(Kind::Timed, due),
         };
-        let at_once = |is_wanted, kind| if is_wanted { after(kind, now) } else { NEVER };
-        let orphans = at_once(!is_settled || self.schedule.sweep, Kind::Orphans);
-        timed.min(orphans).min(at_once(self.has_failed(Kind::Refused), Kind::Refused))
+        timed.min(at_once(!is_settled || self.schedule.sweep, Kind::Orphans))
     }
 
     /// How long work of a kind is not to be tried.
@@ -170,14 +162,5 @@ impl QueueGuard {
         if had_failed && !retries.iter().any(|retry| retry.has_failed) {
             self.clear_error();
         }
-    }
-
-    /// Notes whether counting the tasks takes long.
-    pub fn set_counts_apart(&mut self, is_slow: bool) {
-        self.schedule.counts_apart = is_slow;
-    }
-
-    pub fn counts_apart(&self) -> bool {
-        self.schedule.counts_apart
     }
 }

@@ -13,8 +13,8 @@ impl Worker {
     fn lag(&self, now: i64) -> i64 {
         let since = match (self.process.is_there(), self.process.woken_at) {
             (false, _) => self.requested_at(now),
-            (true, 0) => self.due_at,
-            (true, woken_at) => self.due_at.min(woken_at),
+            (true, 0) => self.process.needed_at,
+            (true, woken_at) => self.process.needed_at.min(woken_at),
         };
         now.saturating_sub(since).max(0)
     }
@@ -59,8 +59,7 @@ impl State {
 }
 
 pub fn state(oid: u32) -> State {
-    let now = time::now();
-    workers(&mut directory()).find(oid).map_or(State::Init, |worker| worker.state(now))
+    worker_of(oid).map_or(State::Init, |status| status.state)
 }
 
 /// What is known of the worker of a database.

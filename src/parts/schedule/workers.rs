@@ -67,16 +67,6 @@ pub struct Requests {
     pub metrics: bool,
 }
 
-impl Requests {
-    const NONE: Requests = Requests {
-        registry: false,
-        sweep: false,
-        prepared: false,
-        sessions: false,
-        metrics: false,
-    };
-}
-
 /// A worker, or what is known of one that is needed at some time. All-zero bytes are a free entry.
 #[repr(C)]
 pub(super) struct Worker {
@@ -93,8 +83,6 @@ pub(super) struct Worker {
     pub(super) is_failure_reported: bool,
     /// When it ended its last round; 0 before.
     pub(super) round_at: i64,
-    /// When it has to begin a round unasked; while it makes one, when that began.
-    pub(super) due_at: i64,
     /// Number of commands that need the database exclusively: no worker meanwhile.
     pub(super) occupied: u32,
     pub(super) requests: Requests,
@@ -107,7 +95,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) const fn of(of: Assignment) -> Worker {
+    pub(super) fn of(of: Assignment) -> Worker {
         Worker {
             of,
             process: Process::NONE,
@@ -117,9 +105,8 @@ impl Worker {
             has_left: false,
             is_failure_reported: false,
             round_at: 0,
-            due_at: NEVER,
             occupied: 0,
-            requests: Requests::NONE,
+            requests: Requests::default(),
             table: 0,
             stop_at: NEVER,
             stopped_at: 0,
@@ -129,20 +116,17 @@ impl Worker {
     /// The process of this entry has begun. It looks for everything: the one before it may have been ended at any
     /// point.
     pub(super) fn begin(&mut self, now: i64) {
-        let (wanted, occupied) = (self.wanted, self.occupied);
-        let (process, is_failure_reported) = (self.process, self.is_failure_reported);
-        let worker =
-            Worker { process, wanted, occupied, is_failure_reported, ..Worker::of(self.of) };
-        let metrics = self.requests.metrics;
+        let Worker { of, mut process, wanted, occupied, is_failure_reported, requests, .. } = *self;
+        process.register(now);
         let requests =
-            Requests { registry: true, sweep: true, prepared: true, sessions: true, metrics };
-        *self = Worker { due_at: now, requests, ..worker };
-        self.process.register(now);
+            Requests { registry: true, sweep: true, prepared: true, sessions: true, ..requests };
+        *self =
+            Worker { process, wanted, occupied, is_failure_reported, requests, ..Worker::of(of) };
     }
 
     /// Returns whether it is asked for something that it does not know of.
     pub(super) fn is_asked(&self) -> bool {
-        self.process.woken_at != 0 || self.requests != Requests::NONE
+        self.process.woken_at != 0 || self.requests != Requests::default()
     }
 
     /// Returns since when a process has been needed; `NEVER` if there is one, or none is needed.
