@@ -24,7 +24,6 @@ mod bench;
 mod compile_fail;
 mod ddl;
 mod error;
-mod metrics;
 mod parts;
 mod queue;
 #[allow(unsafe_code, reason = "the fence around the server's C interface")]

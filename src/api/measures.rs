@@ -3,7 +3,6 @@
 
 use crate::api::monitor::{Listed, all_listed, error, own_worker_error, shown_slot, worker_error};
 use crate::error::{OrRaise, Result};
-use crate::metrics::{Measured, MeasuredWorker, families, open_metrics};
 use crate::parts::counters::statistics::Statistics;
 use crate::parts::leases::session;
 use crate::parts::schedule::status;
@@ -16,6 +15,7 @@ use crate::sql_functions;
 use pgrx::pg_sys::Oid;
 use serde_json::{Map, Value as Json, json};
 use xqueue_core::histogram::Histogram;
+use xqueue_core::metrics::{Measured, MeasuredWorker, families, open_metrics};
 use xqueue_core::status::Status;
 
 sql_functions! {

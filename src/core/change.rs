@@ -78,12 +78,12 @@ pub struct Tube {
 
 /// A task's state and, if the queue has tubes, its tube.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct StateAndTube {
     pub status: Status,
     pub tube: Option<Tube>,
 }
 
-impl Place {
+impl StateAndTube {
     /// Returns whether the task is in a sub-queue.
     pub fn is_in_subqueue(&self) -> bool {
         self.tube.is_some_and(|tube| tube.is_subqueue)
@@ -200,7 +200,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    pub fn count(&mut self, place: Place) {
+    pub fn count(&mut self, place: StateAndTube) {
         self.tasks[place.status as usize] += 1;
         if let Some(tube) = place.tube.and_then(|tube| tube.counted) {
             self.tubes[tube][place.status as usize] += 1;

@@ -27,7 +27,7 @@ use pgrx::pg_sys::Oid;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use xqueue_core::change::Place;
+use xqueue_core::change::StateAndTube;
 use xqueue_core::definition::{Column, Definition};
 use xqueue_core::features::Features;
 use xqueue_core::field::Field;
@@ -310,8 +310,8 @@ impl Queue {
     }
 
     /// Returns the state and the tube of a row; an error if its status value stands for no state.
-    pub fn place_of(&self, row: &impl Row) -> Result<Place> {
-        Ok(Place { status: self.status_of(row)?, tube: self.tube_of(row) })
+    pub fn place_of(&self, row: &impl Row) -> Result<StateAndTube> {
+        Ok(StateAndTube { status: self.status_of(row)?, tube: self.tube_of(row) })
     }
 
     /// Returns when the worker must act on a row in this state (µs).

@@ -5,7 +5,7 @@ use crate::queue::order::Order;
 use crate::server::row::Row;
 use crate::server::value::Value;
 use pgrx::pg_sys::Oid;
-use xqueue_core::change::Place;
+use xqueue_core::change::StateAndTube;
 use xqueue_core::field::Field;
 use xqueue_core::position::{self, Group, Position};
 
@@ -56,7 +56,7 @@ impl Queue {
     }
 
     /// Returns the group of a ready task for marks.
-    pub fn group_of(&self, row: &impl Row, place: &Place) -> Group {
+    pub fn group_of(&self, row: &impl Row, place: &StateAndTube) -> Group {
         let priority = self.priority(self.value_of(row, Field::Priority));
         Group::Ready { tube: place.tube.map(|tube| tube.hash), priority }
     }

@@ -2,7 +2,6 @@
 //! nobody can serve.
 
 use crate::error::OrRaise;
-use crate::parts::schedule::pause::{Limits, Pause};
 use crate::parts::slot::{self, QueueGuard};
 use crate::queue::{self, Queue};
 use crate::server::relation::{self, Lock, Relation};
@@ -16,6 +15,7 @@ use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
+use xqueue_core::pause::{Limits, Pause};
 
 /// Retry delay for a queue whose table is locked exclusively.
 const UNREAD_PAUSE: Duration = Duration::from_millis(20);

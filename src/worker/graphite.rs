@@ -1,7 +1,6 @@
 //! Sends reports to one Graphite over sockets that do not block. The worker's loop calls [`Sender::work`], and waits for
 //! what [`Sender::awaited`] names. One report is kept at most.
 
-use crate::metrics::first_datagram;
 use crate::server::system;
 use crate::settings::Protocol;
 use socket2::{Domain, Socket, Type};
@@ -10,6 +9,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use std::{mem, vec};
+use xqueue_core::metrics::first_datagram;
 
 /// Maximum addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 4;

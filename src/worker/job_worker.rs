@@ -3,7 +3,6 @@
 //! owner's code leaves in the session is found by none but itself.
 
 use crate::background_worker;
-use crate::parts::schedule::pause::Limits;
 use crate::parts::schedule::workers::{Assignment, WorkerId};
 use crate::parts::schedule::{Kind, NEVER, own, requests};
 use crate::parts::slot::{self, QueueGuard};
@@ -14,6 +13,7 @@ use crate::worker::recounts;
 use pgrx::pg_sys::Oid;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
+use xqueue_core::pause::Limits;
 
 /// How long a job worker waits for more work before it leaves its worker slot to other background workers.
 const IDLE_TIME: Duration = Duration::from_secs(5);

@@ -4,7 +4,6 @@
 use crate::background_worker;
 use crate::error::Error;
 use crate::parts::schedule::launch::{self, Request, Turn};
-use crate::parts::schedule::pause::{Limits, Pause};
 use crate::parts::schedule::workers::{Assignment, DATABASES};
 use crate::parts::schedule::{Kind, requests};
 use crate::parts::slot;
@@ -12,6 +11,7 @@ use crate::server::{catalog, latch, process, time, worker, xact};
 use crate::settings;
 use pgrx::PgSqlErrorCode;
 use std::time::{Duration, Instant};
+use xqueue_core::pause::{Limits, Pause};
 use xqueue_core::slot_id::SlotId;
 
 /// Before the next try while the server has no free worker slot. The end of a worker is reported; that of other

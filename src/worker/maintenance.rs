@@ -2,7 +2,6 @@
 //! worker does it for queues that run no code of users, a job worker for the others of an owner.
 
 use crate::parts::leases::sessions;
-use crate::parts::schedule::pause::Limits;
 use crate::parts::schedule::{Kind, NEVER};
 use crate::parts::slot::{self, QueueGuard};
 use crate::server::time;
@@ -13,6 +12,7 @@ use crate::worker::means::Means;
 use crate::worker::work::{self, Report};
 use pgrx::pg_sys::Oid;
 use std::time::Duration;
+use xqueue_core::pause::Limits;
 use xqueue_core::slot_id::SlotId;
 
 /// Before the next try on a table that is locked.

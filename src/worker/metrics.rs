@@ -1,6 +1,5 @@
 //! The worker that sends metrics: reads the counters of all databases from shared memory.
 
-use crate::metrics::{Measured, families, graphite_lines};
 use crate::parts::schedule::{requests, status};
 use crate::parts::slot;
 use crate::server::{latch, time, worker};
@@ -8,6 +7,7 @@ use crate::worker::graphite::Sender;
 use crate::{background_worker, settings};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
+use xqueue_core::metrics::{Measured, families, graphite_lines};
 use xqueue_core::slot_id::SlotId;
 
 /// The workers of the databases are asked for what they know this long before a report, at most.

@@ -1,7 +1,6 @@
 //! Queues that prepared transactions have changed: when those end, the counters can be exact again. The command that
 //! ends one tells the worker; as others may be in the way, it also looks by itself, less and less often.
 
-use crate::parts::schedule::pause::{Limits, Pause};
 use crate::parts::slot;
 use crate::server::value::Value;
 use crate::server::{catalog, injection, spi, time, xact};
@@ -9,6 +8,7 @@ use crate::worker::known::KnownQueue;
 use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
+use xqueue_core::pause::{Limits, Pause};
 use xqueue_core::slot_id::SlotId;
 
 /// Before the next look while a queue is unsettled.

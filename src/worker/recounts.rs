@@ -4,7 +4,6 @@
 //! that is too large for that is counted by a job worker, for as long as it takes: neither a huge table nor slow rows
 //! make others wait.
 
-use crate::parts::schedule::pause::Limits;
 use crate::parts::schedule::workers::Assignment;
 use crate::parts::schedule::{Kind, requests};
 use crate::parts::slot;
@@ -18,6 +17,7 @@ use crate::worker::maintenance::BUSY_PAUSES;
 use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
+use xqueue_core::pause::Limits;
 use xqueue_core::slot_id::SlotId;
 
 /// How long a recount may take in the database worker, and after how much of them its round ends.

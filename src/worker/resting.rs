@@ -4,7 +4,6 @@
 //!
 //! A task is known by where its row is: once somebody changes it, it is another row, which is tried at once.
 
-use crate::parts::schedule::pause::{Limits, Pause};
 use crate::queue::Queue;
 use crate::server::time;
 use crate::server::xact::Failure;
@@ -13,6 +12,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
+use xqueue_core::pause::{Limits, Pause};
 use xqueue_core::row_id::RowId;
 
 const PAUSES: Limits = (Duration::from_secs(1), Duration::from_secs(60));

@@ -26,7 +26,7 @@ use crate::write::seen::Seen;
 use crate::write::{counting, row};
 use pgrx::pg_sys::Oid;
 use std::rc::Rc;
-use xqueue_core::change::{Call, Place};
+use xqueue_core::change::{Call, StateAndTube};
 use xqueue_core::field::Field;
 use xqueue_core::position::Group;
 use xqueue_core::statement::Verb;
@@ -163,7 +163,7 @@ pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16]) -> Rows<'
     let delete_found = |found: &Found| {
         let is_own = applies_to_own(queue, Verb::Ack.applies(), found, session);
         let row = is_own.then(|| found.delete()).flatten()?;
-        let place = Place { status: Status::Taken, tube: queue.tube_of(found) };
+        let place = StateAndTube { status: Status::Taken, tube: queue.tube_of(found) };
         let old = Some(Seen { place, row: found });
         row::note(queue, old, None::<Seen<Found>>, Some(Call::Ack));
         Some(row)
@@ -214,7 +214,7 @@ pub fn put(
     let Some(open) = direct.open(&[status]) else { return Ok(None) };
     let insert = |task: &Values| {
         let row = open.insert(task.iter().chain(assignments.common()));
-        let place = Place { status, tube: queue.tube_of(&open) };
+        let place = StateAndTube { status, tube: queue.tube_of(&open) };
         row::note(queue, None::<Seen<Found>>, Some(Seen { place, row: &open }), Some(Call::Put));
         row
     };
@@ -230,7 +230,7 @@ pub fn put(
 /// Records that a task has moved from one state to another, as the row written last shows.
 fn note_move(queue: &Queue, found: &Found, (from, to): (Status, Status), call: Call) {
     let tube = queue.tube_of(found);
-    let place = |status| Place { status, tube };
+    let place = |status| StateAndTube { status, tube };
     let (old, new) = (place(from), place(to));
     let old = Seen { place: old, row: found };
     row::note(queue, Some(old), Some(Seen { place: new, row: found.written() }), Some(call));

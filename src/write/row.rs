@@ -11,7 +11,7 @@ use crate::server::value::Value;
 use crate::server::{process, time};
 use crate::transaction;
 use crate::write::seen::Seen;
-use xqueue_core::change::{Call, Outcome, Place};
+use xqueue_core::change::{Call, Outcome, StateAndTube};
 use xqueue_core::field::Field;
 use xqueue_core::level;
 use xqueue_core::position::{Group, LAST, Position};
@@ -29,7 +29,7 @@ pub fn note<Old: Row, New: Row>(
 ) {
     let (from, to) = (old.as_ref().map(|old| old.place), new.as_ref().map(|new| new.place));
     let due = new.as_ref().and_then(|new| queue.due_of(new.row, new.place.status));
-    let status = |place: Option<Place>| place.map(|place| place.status);
+    let status = |place: Option<StateAndTube>| place.map(|place| place.status);
     let outcome = Outcome::of(call, status(from), status(to));
     let stand = new.as_ref().and_then(|new| stand(queue, new));
     let in_subqueue = new.as_ref().filter(|new| new.place.is_in_subqueue());

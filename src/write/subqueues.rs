@@ -17,7 +17,7 @@ use crate::transaction;
 use crate::write::passed::Passed;
 use look::Looked;
 use pgrx::PgSqlErrorCode;
-use xqueue_core::change::{Call, Place};
+use xqueue_core::change::{Call, StateAndTube};
 use xqueue_core::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
 use xqueue_core::position::FIRST;
 use xqueue_core::subqueues::{Back, Refusal, Scan};
@@ -305,7 +305,7 @@ fn unless_hidden(queue: &Queue, take: impl FnOnce() -> Result<usize>) -> Result<
 
 /// Claims the sub-queue of a task that was taken by hand or just moved from another sub-queue, so that no take waits in
 /// the unique index for the end of this transaction. Raises 23505 if another task of the sub-queue is in flight.
-pub fn claim_unless_own(queue: &Queue, place: &Place, row: &Tuple) {
+pub fn claim_unless_own(queue: &Queue, place: &StateAndTube, row: &Tuple) {
     let Some(subqueue) = place.tube.filter(|tube| tube.is_subqueue).map(|tube| tube.hash) else {
         return;
     };

@@ -11,7 +11,7 @@ use crate::write::seen::Seen;
 use crate::write::{guard, reservation, row, subqueues};
 use crate::{sql_functions, transaction};
 use pgrx::PgSqlErrorCode;
-use xqueue_core::change::{Call, Counts, Place, event};
+use xqueue_core::change::{Call, Counts, StateAndTube, event};
 use xqueue_core::field::Field;
 use xqueue_core::status::Status;
 
@@ -61,14 +61,15 @@ fn row_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
         reservation::admit(&queue)?;
     }
     if let (Some(hook), Some((_, row))) = (&queue.hook, new.as_ref().or(old.as_ref())) {
-        let status = |seen: &Option<(Place, Tuple)>| seen.as_ref().map(|(place, _)| place.status);
+        let status =
+            |seen: &Option<(StateAndTube, Tuple)>| seen.as_ref().map(|(place, _)| place.status);
         let event = event(transaction::being_done(queue.slot), status(&old), status(&new));
         call_hook(hook, row, event, &queue)?;
     }
     Ok(firing.unchanged())
 }
 
-fn seen(row: &Option<(Place, Tuple)>) -> Option<Seen<'_, Tuple>> {
+fn seen(row: &Option<(StateAndTube, Tuple)>) -> Option<Seen<'_, Tuple>> {
     row.as_ref().map(|(place, row)| Seen { place: *place, row })
 }
 

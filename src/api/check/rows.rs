@@ -14,7 +14,7 @@ use crate::server::{time, xact};
 use crate::transaction;
 use pgrx::pg_sys::Oid;
 use std::collections::HashMap;
-use xqueue_core::change::Place;
+use xqueue_core::change::StateAndTube;
 use xqueue_core::field::Field;
 use xqueue_core::level::Level;
 use xqueue_core::marks::groups::Copied;
@@ -97,7 +97,7 @@ impl Judge<'_> {
         }
     }
 
-    fn see_ready(&mut self, row: &Tuple, place: &Place) {
+    fn see_ready(&mut self, row: &Tuple, place: &StateAndTube) {
         let (queue, position) = (self.queue, self.queue.position_of(row));
         let priority = queue.priority(queue.value_of(row, Field::Priority));
         let of_all = self.is_before(Group::Ready { tube: None, priority }, position);
@@ -110,7 +110,7 @@ impl Judge<'_> {
         }
     }
 
-    fn see_taken(&mut self, row: &Tuple, place: &Place) {
+    fn see_taken(&mut self, row: &Tuple, place: &StateAndTube) {
         let session = self.queue.value_of(row, Field::Owner).map(Value::to_uuid);
         *self.findings.holders.entry(session).or_default() += 1;
         if let Some(tube) = place.tube.filter(|tube| tube.is_subqueue) {
@@ -205,7 +205,9 @@ fn first_of(
     let mut found: Option<Head> = None;
     let from = Bound { is: Is::AtLeast, value: Value::int8(at_least) };
     relation.scan_by(index, &[from], snapshot, |row| {
-        let Ok(Place { status, tube: Some(tube) }) = queue.place_of(row) else { return true };
+        let Ok(StateAndTube { status, tube: Some(tube) }) = queue.place_of(row) else {
+            return true;
+        };
         if found.get_or_insert((tube.hash, None)).0 != tube.hash {
             return false;
         }

@@ -1,6 +1,6 @@
 //! Changes that a transaction makes to a queue's counters.
 
-use crate::change::{Call, Calls, Counts, NOWHERE, OTHER_TUBE, Place, Transitions, end};
+use crate::change::{Call, Calls, Counts, NOWHERE, OTHER_TUBE, StateAndTube, Transitions, end};
 use crate::counters::rates::Flow;
 use crate::histogram::Histogram;
 use crate::status::{Status, Tasks};
@@ -42,7 +42,7 @@ pub struct TubeDelta {
 
 impl CounterChange {
     /// Records that a task changed its state or tube. `old` is None for an insertion, `new` for a deletion.
-    pub fn change(&mut self, old: Option<Place>, new: Option<Place>) {
+    pub fn change(&mut self, old: Option<StateAndTube>, new: Option<StateAndTube>) {
         let (from, to) = (old.map(|place| place.status), new.map(|place| place.status));
         if let Some(status) = from {
             self.tasks[status as usize] -= 1;
@@ -59,9 +59,14 @@ impl CounterChange {
         }
     }
 
-    fn change_tubes(&mut self, old: Option<Place>, new: Option<Place>, has_moved: bool) {
+    fn change_tubes(
+        &mut self,
+        old: Option<StateAndTube>,
+        new: Option<StateAndTube>,
+        has_moved: bool,
+    ) {
         let (from, to) = (old.map(|place| place.status), new.map(|place| place.status));
-        let counted = |place: Option<Place>| place?.tube?.counted;
+        let counted = |place: Option<StateAndTube>| place?.tube?.counted;
         let (leaves, enters) = (counted(old), counted(new));
         if let (Some(tube), Some(status)) = (leaves, from) {
             let tube = self.tube(tube);
@@ -152,7 +157,7 @@ impl CounterChange {
 }
 
 /// Returns whether a task has moved to another tube.
-pub fn has_moved(old: Option<Place>, new: Option<Place>) -> bool {
+pub fn has_moved(old: Option<StateAndTube>, new: Option<StateAndTube>) -> bool {
     old.zip(new).is_some_and(|(old, new)| old.tube != new.tube)
 }
 

@@ -1,7 +1,7 @@
 //! Positions at which the open transaction has made tasks ready, or buried them. At commit the low-water marks are
 //! lowered to them.
 
-use crate::change::Place;
+use crate::change::StateAndTube;
 use crate::position::{Group, Position};
 use crate::status::Status;
 
@@ -24,8 +24,8 @@ pub struct MarkChange {
 
 impl MarkChange {
     /// Records that a task changed its state or tube. `old` is None for an insertion, `new` for a deletion.
-    pub fn change(&mut self, old: Option<Place>, new: Option<Place>) {
-        let status = |place: Option<Place>| place.map(|place| place.status);
+    pub fn change(&mut self, old: Option<StateAndTube>, new: Option<StateAndTube>) {
+        let status = |place: Option<StateAndTube>| place.map(|place| place.status);
         self.unmade_buried |= status(old) == Some(Status::Buried) && status(new) != status(old);
     }
 

@@ -24,7 +24,7 @@ pub use subqueues::{SUBQUEUES_NOTED, SubqueueChange, SubqueueChanges};
 pub use table::TableChange;
 pub use waiters::{Ready, TUBES_NOTED, WaiterChange};
 
-use crate::change::{Counts, Place};
+use crate::change::{Counts, StateAndTube};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delta {
@@ -40,7 +40,7 @@ pub struct Delta {
 
 impl Delta {
     /// Records that a task changed its state or tube. `old` is None for an insertion, `new` for a deletion.
-    pub fn change(&mut self, old: Option<Place>, new: Option<Place>) {
+    pub fn change(&mut self, old: Option<StateAndTube>, new: Option<StateAndTube>) {
         self.counters.change(old, new);
         self.marks.change(old, new);
         self.waiters.change(old, new);

@@ -1,6 +1,6 @@
 //! Changes of a transaction in the sub-queues of a queue, see [`crate::subqueues`].
 
-use crate::change::Place;
+use crate::change::StateAndTube;
 use crate::level::{LAST as LAST_LEVEL, Level};
 use crate::position::{FIRST, LAST, Position};
 use crate::status::Status;
@@ -111,12 +111,12 @@ impl SubqueueChanges {
     /// and `level` belong to the task, and `hash` returns the hash of its key.
     pub fn change(
         &mut self,
-        old: Option<Place>,
-        new: Option<Place>,
+        old: Option<StateAndTube>,
+        new: Option<StateAndTube>,
         (position, level): (Position, Level),
         hash: impl Fn() -> u64,
     ) {
-        let in_subqueue = |place: Option<Place>| {
+        let in_subqueue = |place: Option<StateAndTube>| {
             let place = place?;
             place.subqueue().map(|subqueue| (subqueue, place.status))
         };
@@ -153,7 +153,7 @@ impl SubqueueChanges {
     }
 
     /// Records a new position of a task that keeps its state and tube.
-    pub fn moved(&mut self, place: Place, (position, level): (Position, Level)) {
+    pub fn moved(&mut self, place: StateAndTube, (position, level): (Position, Level)) {
         if let Some(subqueue) = place.subqueue()
             && matches!(place.status, Status::Ready | Status::Waiting)
         {
@@ -259,12 +259,12 @@ mod tests {
         }
     }
 
-    fn at(status: Status, subqueue: u64) -> Option<Place> {
+    fn at(status: Status, subqueue: u64) -> Option<StateAndTube> {
         in_order(status, subqueue, true)
     }
 
-    fn in_order(status: Status, subqueue: u64, is_strict: bool) -> Option<Place> {
-        Some(Place {
+    fn in_order(status: Status, subqueue: u64, is_strict: bool) -> Option<StateAndTube> {
+        Some(StateAndTube {
             status,
             tube: Some(Tube { hash: subqueue, counted: None, is_subqueue: true, is_strict }),
         })

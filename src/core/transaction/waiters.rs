@@ -1,6 +1,6 @@
 //! Changes of a transaction that concern waiting processes.
 
-use crate::change::{Outcome, Place};
+use crate::change::{Outcome, StateAndTube};
 use crate::status::Status;
 
 /// Maximum number of tubes whose ready tasks are counted separately. Tasks of further tubes are counted without their
@@ -28,11 +28,11 @@ pub struct Ready(Vec<(Option<u64>, u32)>);
 
 impl WaiterChange {
     /// Records that a task changed its state or tube. `old` is None for an insertion, `new` for a deletion.
-    pub fn change(&mut self, old: Option<Place>, new: Option<Place>) {
-        let is_ready = |place: Option<Place>| {
+    pub fn change(&mut self, old: Option<StateAndTube>, new: Option<StateAndTube>) {
+        let is_ready = |place: Option<StateAndTube>| {
             place.is_some_and(|place| place.status == Status::Ready && !place.is_in_subqueue())
         };
-        let hash = |place: Option<Place>| Some(place?.tube?.hash);
+        let hash = |place: Option<StateAndTube>| Some(place?.tube?.hash);
         let (was_ready, is_ready) = (is_ready(old), is_ready(new));
         let has_moved = old.zip(new).is_some_and(|(old, new)| old.tube != new.tube);
         if is_ready && (!was_ready || has_moved) {

@@ -1,6 +1,5 @@
 //! The statistics of a queue for views and metrics: counters, names, the worker's last failure.
 
-use crate::metrics::{Counters, Measured};
 use crate::parts::slot::QueueGuard;
 use crate::server::time;
 use xqueue_core::change::{Calls, Transitions};
@@ -8,6 +7,7 @@ use xqueue_core::counters::rates::Flow;
 use xqueue_core::counters::shown::{ERROR_LENGTH, NAME_LENGTH, Text, set_text};
 use xqueue_core::counters::tubes::{CountedTubes, OfTubes, Tube};
 use xqueue_core::histogram::Histogram;
+use xqueue_core::metrics::{Counters, Measured};
 use xqueue_core::options::TUBES_COUNTED;
 use xqueue_core::status::Status;
 

@@ -3,12 +3,12 @@
 
 use crate::parts::locks::directory;
 use crate::parts::schedule::NEVER;
-use crate::parts::schedule::pause::Pause;
 use crate::parts::schedule::process::{FAILURE_PAUSES, STARVES_AFTER};
 use crate::parts::schedule::workers::{
     Assignment, DATABASES, JOBS, Worker, WorkerId, Workers, workers,
 };
 use crate::server::{latch, process, time};
+use xqueue_core::pause::Pause;
 
 /// A worker slot is free when the process has ended. After this (µs) others are asked for theirs.
 const EXIT_TIME: i64 = 500_000;

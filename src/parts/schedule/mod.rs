@@ -2,7 +2,6 @@
 
 pub mod launch;
 pub mod own;
-pub mod pause;
 mod process;
 mod queue;
 pub mod requests;

@@ -2,11 +2,11 @@
 
 use crate::parts::locks::directory;
 use crate::parts::schedule::NEVER;
-use crate::parts::schedule::pause::Pause;
 use crate::parts::schedule::process::{FAILURE_PAUSES, NO_PROCESS, TURN};
 use crate::parts::schedule::workers::{Assignment, Requests, Worker, WorkerId, Workers, workers};
 use crate::server::time;
 use std::cell::Cell;
+use xqueue_core::pause::Pause;
 
 /// How long a job worker that always has something to do goes on while other owners of its database wait (µs). To start
 /// another one takes some milliseconds.

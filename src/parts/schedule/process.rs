@@ -5,9 +5,9 @@
 //! needed for a while, and otherwise once its turn has ended, with a new request behind those that wait.
 
 use crate::parts::schedule::NEVER;
-use crate::parts::schedule::pause::{Limits, Pause};
 use crate::server::{latch, process};
 use std::time::Duration;
+use xqueue_core::pause::{Limits, Pause};
 
 pub const NO_PROCESS: u32 = u32::MAX;
 /// A process that has not begun this long after the request (µs) is considered lost.

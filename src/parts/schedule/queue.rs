@@ -1,9 +1,9 @@
 //! A queue's piece of the schedule, under its lock: when the next work is due, whose process does it, and what is tried
 //! again after a pause. A worker that ends leaves nothing behind that is not here or in the table.
 
-use crate::parts::schedule::pause::{Limits, Pause};
 use crate::parts::slot::QueueGuard;
 use std::time::Duration;
+use xqueue_core::pause::{Limits, Pause};
 
 /// Never: later than all instants.
 pub const NEVER: i64 = i64::MAX;

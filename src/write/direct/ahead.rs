@@ -11,7 +11,7 @@ use crate::write::start;
 use pgrx::pg_sys::Oid;
 use std::thread;
 use std::time::Duration;
-use xqueue_core::change::Place;
+use xqueue_core::change::StateAndTube;
 use xqueue_core::field::Field;
 use xqueue_core::marks::candidate::{Candidate, Handed, More, Read, Refill};
 use xqueue_core::position::{FIRST, Group};
@@ -173,7 +173,7 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
         let (queue, search, attempt) = (self.queue, self.search, &mut self.attempt);
         let mut seen = None;
         self.open.see_at(candidate.row, |found| {
-            let place = Place { status: Status::Ready, tube: queue.tube_of(found) };
+            let place = StateAndTube { status: Status::Ready, tube: queue.tube_of(found) };
             let is_it = queue.position_of(found) == Some(candidate.position())
                 && (search.group == Group::ALL
                     || search.group.meets(queue.group_of(found, &place)));

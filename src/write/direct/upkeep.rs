@@ -19,7 +19,7 @@ use crate::write::seen::Seen;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::rc::Rc;
-use xqueue_core::change::{Call, Place};
+use xqueue_core::change::{Call, StateAndTube};
 use xqueue_core::field::Field;
 use xqueue_core::statement::{Change, Index, MORTAL};
 use xqueue_core::status::Status;
@@ -252,7 +252,7 @@ fn note(queue: &Queue, found: &Found, from: Status, call: Call) -> bool {
 
 /// Records that a task was deleted.
 fn note_end(queue: &Queue, found: &Found, status: Status, call: Call) -> bool {
-    let old = Seen { place: Place { status, tube: queue.tube_of(found) }, row: found };
+    let old = Seen { place: StateAndTube { status, tube: queue.tube_of(found) }, row: found };
     row::note(queue, Some(old), None::<Seen<Found>>, Some(call));
     true
 }

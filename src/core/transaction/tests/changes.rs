@@ -9,13 +9,13 @@ use proptest::sample::select;
 #[derive(Clone, Debug)]
 pub enum Change {
     Task {
-        old: Option<Place>,
-        new: Option<Place>,
+        old: Option<StateAndTube>,
+        new: Option<StateAndTube>,
         position: Position,
         level: Level,
         key: u64,
     },
-    Moved(Place, Position, Level),
+    Moved(StateAndTube, Position, Level),
     Claim(u64),
     Unclaim(u64),
     Exhaust(u64),
@@ -44,7 +44,7 @@ pub enum Step {
     Rollback,
 }
 
-fn place() -> impl Strategy<Value = Place> {
+fn place() -> impl Strategy<Value = StateAndTube> {
     let subqueue = (0..4u64, any::<bool>()).prop_map(|(hash, is_strict)| Tube {
         hash,
         counted: None,
@@ -58,7 +58,7 @@ fn place() -> impl Strategy<Value = Place> {
         is_strict: false,
     });
     (select(&Status::ALL[..]), option::of(prop_oneof![subqueue, tube]))
-        .prop_map(|(status, tube)| Place { status, tube })
+        .prop_map(|(status, tube)| StateAndTube { status, tube })
 }
 
 fn group() -> impl Strategy<Value = Group> {

@@ -5,7 +5,7 @@ mod changes;
 mod model;
 mod stack;
 
-use crate::change::{Call, Counts, OTHER_TUBE, Outcome, Place};
+use crate::change::{Call, Counts, OTHER_TUBE, Outcome, StateAndTube};
 use crate::level::Level;
 use crate::position::{Group, Kind, Position};
 use crate::slot_id::SlotId;

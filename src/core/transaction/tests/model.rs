@@ -53,7 +53,7 @@ impl Model {
                     let stays = old.map(|old| old.status) == new.map(|new| new.status);
                     let is_moved = old.is_some() && new.is_some() && !is_same_tube;
                     for (place, sign) in [(old, -1), (new, 1)] {
-                        let Some(Place { status, tube }) = *place else { continue };
+                        let Some(StateAndTube { status, tube }) = *place else { continue };
                         tasks[status as usize] += sign;
                         let tube =
                             tube.and_then(|tube| tube.counted).filter(|_| !stays || is_moved);
@@ -74,9 +74,10 @@ impl Model {
         let mut transitions = BTreeMap::new();
         for change in self.of(slot) {
             let Change::Task { old, new, .. } = change else { continue };
-            let end = |place: &Option<Place>| place.map_or(NOWHERE, |place| place.status as usize);
+            let end =
+                |place: &Option<StateAndTube>| place.map_or(NOWHERE, |place| place.status as usize);
             let (from, to) = (end(old), end(new));
-            let tube = |place: &Option<Place>| place.and_then(|place| place.tube);
+            let tube = |place: &Option<StateAndTube>| place.and_then(|place| place.tube);
             let counted = |place| tube(place).and_then(|tube| tube.counted);
             let is_moved = old.is_some() && new.is_some() && tube(old) != tube(new);
             let mut count = |of, from, to| *transitions.entry((of, from, to)).or_default() += 1;
@@ -98,7 +99,7 @@ impl Model {
         let mut ready = BTreeMap::new();
         for change in self.of(slot) {
             let Change::Task { old, new, .. } = change else { continue };
-            let where_ready = |place: &Option<Place>| {
+            let where_ready = |place: &Option<StateAndTube>| {
                 let place =
                     place.filter(|place| place.status == Status::Ready && !place.is_in_subqueue());
                 place.map(|place| place.tube)
@@ -135,11 +136,11 @@ impl Model {
                     is_here
                 }
                 Change::Task { old, new, position, level, key } => {
-                    let here = |place: &Option<Place>| {
+                    let here = |place: &Option<StateAndTube>| {
                         let place = place.filter(|place| place.subqueue() == Some(subqueue))?;
                         Some(place.status)
                     };
-                    let in_subqueue = |place: &Option<Place>| {
+                    let in_subqueue = |place: &Option<StateAndTube>| {
                         place.and_then(|place| Some((place.subqueue()?, place.status)))
                     };
                     let stays = in_subqueue(old) == in_subqueue(new);

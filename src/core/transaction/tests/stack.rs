@@ -1,7 +1,7 @@
 //! The stack of changes, case by case.
 
 use super::*;
-use crate::change::{Counts, NOWHERE, OTHER_TUBE, Place, Tube};
+use crate::change::{Counts, NOWHERE, OTHER_TUBE, StateAndTube, Tube};
 use crate::status::Status;
 use crate::transaction::SUBQUEUES_NOTED;
 use crate::transaction::{Ready, TUBES_NOTED};
@@ -13,18 +13,18 @@ fn put(stack: &mut Stack, depth: i32, slot: SlotId) {
     stack.at(depth, slot).change(None, at(Status::Ready));
 }
 
-fn at(status: Status) -> Option<Place> {
-    Some(Place { status, tube: None })
+fn at(status: Status) -> Option<StateAndTube> {
+    Some(StateAndTube { status, tube: None })
 }
 
-fn in_tube(status: Status, index: usize) -> Option<Place> {
+fn in_tube(status: Status, index: usize) -> Option<StateAndTube> {
     let tube = Tube {
         hash: index as u64 + 10,
         counted: Some(index),
         is_subqueue: false,
         is_strict: false,
     };
-    Some(Place { status, tube: Some(tube) })
+    Some(StateAndTube { status, tube: Some(tube) })
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_look_in_vain_stays_known_beside_changes_of_other_subqueues() {
 fn a_look_in_vain_is_not_known_beside_changes_that_are_not_noted() {
     let put = |stack: &mut Stack, depth, subqueue| {
         let tube = Tube { hash: subqueue, counted: None, is_subqueue: true, is_strict: false };
-        let place = Some(Place { status: Status::Ready, tube: Some(tube) });
+        let place = Some(StateAndTube { status: Status::Ready, tube: Some(tube) });
         stack.at(depth, JOBS).subqueues.change(None, place, (5, 0), || 0);
     };
     let mut stack = Stack::new();

@@ -1,11 +1,11 @@
 //! Whatever the names: what is written is read again by a reader of the format.
 
+use crate::change::Call;
 use crate::metrics::family::{FAMILIES, Kind};
 use crate::metrics::graphite::safe_name;
 use crate::metrics::*;
+use crate::status::NAMES;
 use proptest::prelude::*;
-use xqueue_core::change::Call;
-use xqueue_core::status::NAMES;
 
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
@@ -156,7 +156,7 @@ fn every_family_is_in_the_reference() {
             path.map_or(String::new(), |path| quoted(&[&path])),
         ]
     });
-    let reference = include_str!("../../docs/reference/metrics.md");
+    let reference = include_str!("../../../docs/reference/metrics.md");
     let rows = reference.lines().filter(|line| line.starts_with("| `xqueue_"));
     let described = rows.map(|row| {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();

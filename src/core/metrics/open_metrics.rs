@@ -34,8 +34,8 @@ fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::change::Call;
     use crate::metrics::{Counters, Measured, MeasuredWorker, families};
-    use xqueue_core::change::Call;
 
     fn queue(table: &str) -> Measured {
         let mut counters = Counters { consumers: 2, exact: true, ..Counters::default() };

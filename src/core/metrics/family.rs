@@ -1,9 +1,9 @@
 //! The list of all metrics, whatever the format: a new one is an entry of [`FAMILIES`].
 
+use crate::change::{Call, Calls};
+use crate::histogram::Histogram;
+use crate::status::{Status, Tasks};
 use Kind::{Counter, Gauge};
-use xqueue_core::change::{Call, Calls};
-use xqueue_core::histogram::Histogram;
-use xqueue_core::status::{Status, Tasks};
 
 /// Counters of a queue at one instant.
 #[derive(Clone, Debug, Default, PartialEq)]

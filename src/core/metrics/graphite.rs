@@ -80,7 +80,6 @@ mod tests {
     use super::*;
     use crate::metrics::{Counters, Measured, families};
     use std::collections::HashSet;
-    use xqueue_core::status::NAMES;
 
     fn queue(database: &str, schema: &str, table: &str) -> Measured {
         Measured {
