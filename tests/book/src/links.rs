@@ -47,7 +47,7 @@ fn target_in_book(target: &str, page: &Path) -> Option<String> {
     let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
     let file = resolved(&page.with_file_name(file));
     let chapter = match file.strip_prefix("docs") {
-        Ok(list) if list == Path::new("SUMMARY.md") => return None,
+        Ok(list) if list == Path::new("SUMMARY.md") || list.starts_with("dev") => return None,
         Ok(chapter) => chapter.to_owned(),
         Err(_) if file == Path::new("README.md") => "index.md".into(),
         Err(_) => return None,
