@@ -1,5 +1,5 @@
--- What has to be so before anything is made: names and values pass through in UTF-8, and the owner of the
--- schema could put its own functions beside ours.
+-- Preconditions: the extension passes names and values through in UTF-8, and an owner of the schema who is no superuser
+-- could add functions that are called in place of the extension's own.
 DO $$
 DECLARE
     owner text := (SELECT r.rolname FROM pg_catalog.pg_namespace n
@@ -25,43 +25,43 @@ BEGIN
 END
 $$;
 
--- The registry: which tables are queues. Written only by the extension's own functions, after they
--- have checked that the caller owns the table; readable by all.
+-- The registry of queues. Only the extension's functions write it, after checking that the caller owns the table.
+-- Every role can read it.
 
 CREATE TABLE xqueue.queue (
     relation regclass PRIMARY KEY,
-    -- The table's oid when this row was written: differs from `relation` after dump and restore,
-    -- when the numbers of columns in `definition` no longer hold.
+    -- The table's oid when this row was written. After dump and restore it differs from `relation`,
+    -- and the column numbers in `definition` no longer apply.
     incarnation oid NOT NULL,
     definition jsonb NOT NULL,
     paused_until timestamptz
 );
 
-COMMENT ON TABLE xqueue.queue IS 'The tables that are queues, and how. Read the view xqueue.queues; change with xqueue.upgrade(), xqueue.downgrade(), xqueue.pause() and xqueue.resume().';
-COMMENT ON COLUMN xqueue.queue.relation IS 'The table.';
-COMMENT ON COLUMN xqueue.queue.incarnation IS 'The oid that the table had when this was written.';
-COMMENT ON COLUMN xqueue.queue.definition IS 'Options, and the columns they were resolved to.';
-COMMENT ON COLUMN xqueue.queue.paused_until IS 'End of the pause, until which no task is taken; NULL or past: not paused.';
+COMMENT ON TABLE xqueue.queue IS 'Registry of queues. Read the view xqueue.queues; change it with xqueue.upgrade(), xqueue.downgrade(), xqueue.pause() and xqueue.resume().';
+COMMENT ON COLUMN xqueue.queue.relation IS 'Table of the queue.';
+COMMENT ON COLUMN xqueue.queue.incarnation IS 'Oid of the table when this row was written; another one after dump and restore.';
+COMMENT ON COLUMN xqueue.queue.definition IS 'Options and the columns that they were resolved to.';
+COMMENT ON COLUMN xqueue.queue.paused_until IS 'End of the pause; NULL or a past time if the queue is not paused.';
 
 CREATE FUNCTION xqueue.registry_changed() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'registry_changed';
-COMMENT ON FUNCTION xqueue.registry_changed() IS 'Trigger of the registry: tells the worker of queues that come with a restored dump.';
+COMMENT ON FUNCTION xqueue.registry_changed() IS 'Internal: trigger of the registry that informs the worker of queues in a restored dump.';
 CREATE TRIGGER registry_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON xqueue.queue
 FOR EACH STATEMENT EXECUTE FUNCTION xqueue.registry_changed();
-COMMENT ON TRIGGER registry_changed ON xqueue.queue IS 'Tells the worker of queues that come with a restored dump.';
+COMMENT ON TRIGGER registry_changed ON xqueue.queue IS 'Informs the worker of queues in a restored dump.';
 
 CREATE FUNCTION xqueue.queue_arrives() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'queue_arrives';
-COMMENT ON FUNCTION xqueue.queue_arrives() IS 'Trigger of the registry: the row of a dump is left out if its table is a queue here already.';
+COMMENT ON FUNCTION xqueue.queue_arrives() IS 'Internal: trigger of the registry that skips a restored row if its table is already a queue.';
 CREATE TRIGGER queue_arrives BEFORE INSERT ON xqueue.queue FOR EACH ROW EXECUTE FUNCTION xqueue.queue_arrives();
 ALTER TABLE xqueue.queue ENABLE ALWAYS TRIGGER queue_arrives;
-COMMENT ON TRIGGER queue_arrives ON xqueue.queue IS 'Leaves out the row of a dump if its table is a queue here already.';
+COMMENT ON TRIGGER queue_arrives ON xqueue.queue IS 'Skips a restored row if its table is already a queue.';
 
 SELECT pg_catalog.pg_extension_config_dump('xqueue.queue', '');
 
 GRANT USAGE ON SCHEMA xqueue TO PUBLIC;
 GRANT SELECT ON xqueue.queue TO PUBLIC;
 
--- The identified sessions: they own tasks, and outlive their connections. Written by identify() and
--- the worker only; see the view xqueue.sessions.
+-- Identified sessions own tasks and outlive their connections. Only identify() and the worker write this table;
+-- the view xqueue.sessions shows it.
 
 CREATE TABLE xqueue.session (
     uuid uuid PRIMARY KEY,
@@ -72,21 +72,22 @@ CREATE TABLE xqueue.session (
 CREATE INDEX session_lease_idx ON xqueue.session (lease);
 CREATE INDEX session_role_idx ON xqueue.session (role);
 
-COMMENT ON INDEX xqueue.session_lease_idx IS 'The sessions that end next, for the worker.';
-COMMENT ON INDEX xqueue.session_role_idx IS 'How many sessions a role has, for the setting xqueue.max_sessions_per_role.';
-COMMENT ON TABLE xqueue.session IS 'The identified sessions, which own tasks and outlive their connections. Read the view xqueue.sessions; change with xqueue.identify().';
-COMMENT ON COLUMN xqueue.session.uuid IS 'As it stands in the owner column of the tasks that it has taken.';
-COMMENT ON COLUMN xqueue.session.role IS 'The role that has opened it: only its members may join it.';
-COMMENT ON COLUMN xqueue.session.grace IS 'How long it lives on without a connection.';
-COMMENT ON COLUMN xqueue.session.lease IS 'When it ends, if no connection is attached to it; infinity while one is.';
+COMMENT ON INDEX xqueue.session_lease_idx IS 'Finds the sessions that end next, for the worker.';
+COMMENT ON INDEX xqueue.session_role_idx IS 'Counts the sessions of a role, for the setting xqueue.max_sessions_per_role.';
+COMMENT ON TABLE xqueue.session IS 'Identified sessions, which own tasks and outlive their connections. Read the view xqueue.sessions; change it with xqueue.identify().';
+COMMENT ON COLUMN xqueue.session.uuid IS 'Identifies the session, as in the owner column of its tasks.';
+COMMENT ON COLUMN xqueue.session.role IS 'Role that opened the session; only its members can join.';
+COMMENT ON COLUMN xqueue.session.grace IS 'How long the session lives without a connection.';
+COMMENT ON COLUMN xqueue.session.lease IS 'When the session ends if no connection is attached; infinity while one is.';
 
--- The key of the hash that tells sub-queues apart. Indexes are made of it, so it is never changed; a dump leaves it out, as
--- the restored database has a key of its own and makes its indexes anew. Row security holds for whoever is granted all tables.
+-- The key of the hash that identifies sub-queues. It never changes, because indexes contain the hash. Dumps omit it: the
+-- restored database has its own key and builds its indexes with that. Row security hides the key even from roles with
+-- SELECT on all tables.
 
 CREATE TABLE xqueue.secret (key uuid NOT NULL);
 INSERT INTO xqueue.secret VALUES (pg_catalog.gen_random_uuid());
 REVOKE ALL ON xqueue.secret FROM PUBLIC;
 ALTER TABLE xqueue.secret ENABLE ROW LEVEL SECURITY;
 
-COMMENT ON TABLE xqueue.secret IS 'The secret that sub-queues are told apart by. Never change it: the indexes of queues with feature utube are made of it.';
-COMMENT ON COLUMN xqueue.secret.key IS 'Drawn by CREATE EXTENSION.';
+COMMENT ON TABLE xqueue.secret IS 'Secret key of the hash that identifies sub-queues. Never change it: the indexes of queues with feature utube contain the hash.';
+COMMENT ON COLUMN xqueue.secret.key IS 'Drawn at random by CREATE EXTENSION.';

@@ -1,5 +1,5 @@
--- What a DBA looks at in psql. A view calls its function for each queue of the registry that a condition on its column `queue`
--- leaves.
+-- Monitoring views for psql. A view calls its function only for the queues of the registry that satisfy the query's
+-- condition on the column `queue`.
 
 CREATE VIEW xqueue.queues AS
 SELECT q.relation AS queue,
@@ -13,17 +13,17 @@ SELECT q.relation AS queue,
        (c->>'consumers')::integer AS consumers,
        c->>'error' AS error
 FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.condition(q.relation) AS c;
-COMMENT ON VIEW xqueue.queues IS 'The queues of this database that you may read, but for those whose row security applies to you: tasks by state, how old the oldest ready one is, tasks in and out, consumers that wait, and what is wrong, if anything is.';
-COMMENT ON COLUMN xqueue.queues.queue IS 'The table.';
+COMMENT ON VIEW xqueue.queues IS 'Queues of this database that you can monitor: tasks by state, age of the oldest ready task, tasks in and out, waiting consumers, and the current error.';
+COMMENT ON COLUMN xqueue.queues.queue IS 'Table of the queue.';
 COMMENT ON COLUMN xqueue.queues.ready IS 'Tasks that can be taken.';
 COMMENT ON COLUMN xqueue.queues.taken IS 'Tasks that a session has taken.';
-COMMENT ON COLUMN xqueue.queues.waiting IS 'Tasks whose delay is not over.';
-COMMENT ON COLUMN xqueue.queues.buried IS 'Tasks put aside by bury, or after their last attempt.';
-COMMENT ON COLUMN xqueue.queues.oldest_ready IS 'For how long the oldest of the tasks that come next has been ready: of each priority, the first hundred. Since the task was put, given back or changed; since the start of the server, if that was later. NULL if none is ready, or the queue is busy.';
+COMMENT ON COLUMN xqueue.queues.waiting IS 'Tasks whose delay has not ended yet.';
+COMMENT ON COLUMN xqueue.queues.buried IS 'Tasks set aside by bury or after their last attempt.';
+COMMENT ON COLUMN xqueue.queues.oldest_ready IS 'How long the oldest of the tasks that come next has been ready; NULL if no task is ready or the queue is busy.';
 COMMENT ON COLUMN xqueue.queues.in_1m IS 'Tasks put in the last minute, in steps of five seconds.';
-COMMENT ON COLUMN xqueue.queues.out_1m IS 'Tasks acked, or deleted, in the last minute.';
-COMMENT ON COLUMN xqueue.queues.consumers IS 'How many wait for a task.';
-COMMENT ON COLUMN xqueue.queues.error IS 'What the worker could not do, or what the table lacks; busy, if another session has locked the table or an index of it; NULL if all is well.';
+COMMENT ON COLUMN xqueue.queues.out_1m IS 'Tasks acked or deleted in the last minute, in steps of five seconds.';
+COMMENT ON COLUMN xqueue.queues.consumers IS 'Number of consumers waiting for a task.';
+COMMENT ON COLUMN xqueue.queues.error IS 'Failure of the worker, or a missing part of the table; busy if another session has locked the table or an index; NULL if all is well.';
 
 CREATE VIEW xqueue.latency AS
 SELECT q.relation AS queue,
@@ -36,26 +36,26 @@ SELECT q.relation AS queue,
        make_interval(secs => (m->'works'->>'p95')::double precision) AS work_p95,
        make_interval(secs => (m->'works'->>'p99')::double precision) AS work_p99
 FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.measures(q.relation) AS m;
-COMMENT ON VIEW xqueue.latency IS 'How long tasks had been ready when they were taken, and taken when they were acked, since the server started, or since stats_reset. Each interval is the upper bound of a bucket: one or three times a power of ten, from a millisecond to 30,000 seconds; NULL above that.';
-COMMENT ON COLUMN xqueue.latency.queue IS 'The table.';
-COMMENT ON COLUMN xqueue.latency.taken IS 'How many tasks were taken.';
-COMMENT ON COLUMN xqueue.latency.wait_p50 IS 'Half of them had been ready for no longer.';
-COMMENT ON COLUMN xqueue.latency.wait_p95 IS '95 of 100 had been ready for no longer.';
-COMMENT ON COLUMN xqueue.latency.wait_p99 IS '99 of 100 had been ready for no longer.';
-COMMENT ON COLUMN xqueue.latency.acked IS 'How many tasks were acked.';
-COMMENT ON COLUMN xqueue.latency.work_p50 IS 'Half of them had been taken for no longer, counted from the last change of the task.';
-COMMENT ON COLUMN xqueue.latency.work_p95 IS '95 of 100 had been taken for no longer.';
-COMMENT ON COLUMN xqueue.latency.work_p99 IS '99 of 100 had been taken for no longer.';
+COMMENT ON VIEW xqueue.latency IS 'How long tasks were ready before the take, and taken before the ack, since the server started or stats_reset. Each interval is the upper bound of a histogram bucket; NULL above 30,000 s.';
+COMMENT ON COLUMN xqueue.latency.queue IS 'Table of the queue.';
+COMMENT ON COLUMN xqueue.latency.taken IS 'Number of tasks taken.';
+COMMENT ON COLUMN xqueue.latency.wait_p50 IS 'Median time from ready to taken.';
+COMMENT ON COLUMN xqueue.latency.wait_p95 IS '95th percentile of the time from ready to taken.';
+COMMENT ON COLUMN xqueue.latency.wait_p99 IS '99th percentile of the time from ready to taken.';
+COMMENT ON COLUMN xqueue.latency.acked IS 'Number of tasks acked.';
+COMMENT ON COLUMN xqueue.latency.work_p50 IS 'Median time from taken, or last changed, to acked.';
+COMMENT ON COLUMN xqueue.latency.work_p95 IS '95th percentile of the time from taken to acked.';
+COMMENT ON COLUMN xqueue.latency.work_p99 IS '99th percentile of the time from taken to acked.';
 
 CREATE VIEW xqueue.metric AS
 SELECT m->>'name' AS name,
        m->'labels' AS labels,
        (m->>'value')::double precision AS value
 FROM xqueue.metric_rows() AS m;
-COMMENT ON VIEW xqueue.metric IS 'What xqueue.metrics() says, as rows: for exporters and boards that read SQL.';
-COMMENT ON COLUMN xqueue.metric.name IS 'The metric, as xqueue_tasks.';
-COMMENT ON COLUMN xqueue.metric.labels IS 'Database, schema and queue, and what else tells the samples of a metric apart.';
-COMMENT ON COLUMN xqueue.metric.value IS 'Durations are in seconds.';
+COMMENT ON VIEW xqueue.metric IS 'Metrics of xqueue.metrics() as rows, for exporters and dashboards that read SQL.';
+COMMENT ON COLUMN xqueue.metric.name IS 'Name of the metric, for example xqueue_tasks.';
+COMMENT ON COLUMN xqueue.metric.labels IS 'Labels of the sample: database, schema, queue and others.';
+COMMENT ON COLUMN xqueue.metric.value IS 'Value of the sample; durations are in seconds.';
 
 CREATE VIEW xqueue.definitions AS
 SELECT q.relation AS queue,
@@ -67,7 +67,7 @@ SELECT q.relation AS queue,
        CASE WHEN q.paused_until > clock_timestamp() THEN q.paused_until END AS paused_until
 FROM xqueue.queue q
 CROSS JOIN LATERAL (
-    -- A rename keeps a column's number, dump and restore keep its name.
+    -- A rename keeps the number of a column; dump and restore keep its name.
     SELECT array_agg(a.attname::text ORDER BY d.place) FILTER (WHERE d.field = 'key') AS key,
            jsonb_object_agg(d.field, a.attname) FILTER (WHERE d.field <> 'key') AS fields
     FROM (
@@ -83,13 +83,13 @@ CROSS JOIN LATERAL (
                  ELSE a.attname = d.definition->>'name' END
 ) AS c
 WHERE xqueue.is_shown(q.relation);
-COMMENT ON VIEW xqueue.definitions IS 'How the queues of this database that you may read are defined.';
-COMMENT ON COLUMN xqueue.definitions.queue IS 'The table.';
-COMMENT ON COLUMN xqueue.definitions.key IS 'The columns of its key.';
-COMMENT ON COLUMN xqueue.definitions.fields IS 'Which column each field is.';
-COMMENT ON COLUMN xqueue.definitions.features IS 'The features that are on, with their options.';
-COMMENT ON COLUMN xqueue.definitions.states IS 'The value of the status column for each state.';
-COMMENT ON COLUMN xqueue.definitions.paused_until IS 'End of the pause, until which no task is taken; NULL if it is not paused.';
+COMMENT ON VIEW xqueue.definitions IS 'Definitions of the queues of this database that you can monitor.';
+COMMENT ON COLUMN xqueue.definitions.queue IS 'Table of the queue.';
+COMMENT ON COLUMN xqueue.definitions.key IS 'Columns of the key.';
+COMMENT ON COLUMN xqueue.definitions.fields IS 'Column of each field.';
+COMMENT ON COLUMN xqueue.definitions.features IS 'Features that are on, with their options.';
+COMMENT ON COLUMN xqueue.definitions.states IS 'Value of the status column for each state.';
+COMMENT ON COLUMN xqueue.definitions.paused_until IS 'End of the pause, infinity until resume; NULL if the queue is not paused.';
 
 CREATE VIEW xqueue.taken AS
 SELECT q.relation AS queue,
@@ -97,11 +97,11 @@ SELECT q.relation AS queue,
        (h->>'session')::uuid AS session,
        (h->>'tasks')::bigint AS tasks
 FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.holders(q.relation) AS h;
-COMMENT ON VIEW xqueue.taken IS 'Sessions with the number of tasks that they hold of each queue; pid is NULL for an identified session without a connection. Reads the taken tasks.';
-COMMENT ON COLUMN xqueue.taken.queue IS 'The table.';
-COMMENT ON COLUMN xqueue.taken.pid IS 'The process that has taken the tasks; NULL without a connection.';
-COMMENT ON COLUMN xqueue.taken.session IS 'As it stands in the owner column.';
-COMMENT ON COLUMN xqueue.taken.tasks IS 'How many.';
+COMMENT ON VIEW xqueue.taken IS 'Sessions that hold tasks, with the number of tasks in each queue. Reads the taken tasks.';
+COMMENT ON COLUMN xqueue.taken.queue IS 'Table of the queue.';
+COMMENT ON COLUMN xqueue.taken.pid IS 'Process that holds the tasks; NULL for an identified session without a connection.';
+COMMENT ON COLUMN xqueue.taken.session IS 'Session that holds the tasks, as in the owner column.';
+COMMENT ON COLUMN xqueue.taken.tasks IS 'Number of tasks.';
 
 CREATE VIEW xqueue.tasks_in_flight AS
 SELECT q.relation AS queue,
@@ -115,26 +115,26 @@ SELECT q.relation AS queue,
        (t->>'session')::uuid AS session
 FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.in_flight(q.relation) AS t
 LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = (t->>'pid')::integer;
-COMMENT ON VIEW xqueue.tasks_in_flight IS 'The taken tasks, with the connection that has each; of a queue with very many, the first 10,000. Reads the taken tasks.';
-COMMENT ON COLUMN xqueue.tasks_in_flight.queue IS 'The table.';
-COMMENT ON COLUMN xqueue.tasks_in_flight.key IS 'The key of the task, as text.';
-COMMENT ON COLUMN xqueue.tasks_in_flight.attempts IS 'Which attempt this is; NULL without feature retry.';
-COMMENT ON COLUMN xqueue.tasks_in_flight.pid IS 'The process that has taken it; NULL for an identified session without a connection.';
-COMMENT ON COLUMN xqueue.tasks_in_flight.application IS 'Its application_name.';
-COMMENT ON COLUMN xqueue.tasks_in_flight.client IS 'Its address; NULL on a socket, or for another role''s connection without pg_read_all_stats.';
-COMMENT ON COLUMN xqueue.tasks_in_flight.taken_for IS 'How long ago the task was taken, or last touched or changed.';
-COMMENT ON COLUMN xqueue.tasks_in_flight.time_left IS 'Until it comes back if it is not done; NULL without a time to run.';
-COMMENT ON COLUMN xqueue.tasks_in_flight.session IS 'The identified session that has it; NULL if it is the connection''s own.';
+COMMENT ON VIEW xqueue.tasks_in_flight IS 'Taken tasks with the connection that holds each, at most 10,000 of a queue. Reads the taken tasks.';
+COMMENT ON COLUMN xqueue.tasks_in_flight.queue IS 'Table of the queue.';
+COMMENT ON COLUMN xqueue.tasks_in_flight.key IS 'Key of the task in text form.';
+COMMENT ON COLUMN xqueue.tasks_in_flight.attempts IS 'Number of this attempt; NULL without feature retry.';
+COMMENT ON COLUMN xqueue.tasks_in_flight.pid IS 'Process that holds the task; NULL for an identified session without a connection.';
+COMMENT ON COLUMN xqueue.tasks_in_flight.application IS 'application_name of the connection.';
+COMMENT ON COLUMN xqueue.tasks_in_flight.client IS 'Client address; NULL on a Unix socket, or for another role''s connection without pg_read_all_stats.';
+COMMENT ON COLUMN xqueue.tasks_in_flight.taken_for IS 'Time since the task was taken, or last touched or changed.';
+COMMENT ON COLUMN xqueue.tasks_in_flight.time_left IS 'Time to run that is left; NULL if the task has no time to run.';
+COMMENT ON COLUMN xqueue.tasks_in_flight.session IS 'Identified session that holds the task; NULL if it is the connection''s own.';
 
 CREATE VIEW xqueue.calls AS
 SELECT q.relation AS queue,
        c->>'call' AS call,
        (c->>'tasks')::bigint AS tasks
 FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.call_counts(q.relation) AS c;
-COMMENT ON VIEW xqueue.calls IS 'How many tasks went through each kind of call since the server started, or since stats_reset; delay, session, ttr, ttl and zombie are the worker''s.';
-COMMENT ON COLUMN xqueue.calls.queue IS 'The table.';
-COMMENT ON COLUMN xqueue.calls.call IS 'The kind of call; kick also stands for dig and plow, snatch for release_all, put for INSERT.';
-COMMENT ON COLUMN xqueue.calls.tasks IS 'How many tasks.';
+COMMENT ON VIEW xqueue.calls IS 'Tasks by kind of call since the server started or stats_reset. delay, session, ttr, ttl and zombie count the worker''s changes.';
+COMMENT ON COLUMN xqueue.calls.queue IS 'Table of the queue.';
+COMMENT ON COLUMN xqueue.calls.call IS 'Kind of call; kick includes dig and plow, snatch includes release_all, put includes INSERT.';
+COMMENT ON COLUMN xqueue.calls.tasks IS 'Number of tasks.';
 
 CREATE VIEW xqueue.workers AS
 SELECT d.datname AS database,
@@ -146,14 +146,14 @@ SELECT d.datname AS database,
        w->>'error' AS error
 FROM xqueue.database_workers() AS w
 LEFT JOIN pg_catalog.pg_database d ON d.oid = (w->>'database')::oid;
-COMMENT ON VIEW xqueue.workers IS 'The workers of all databases, each of which promotes tasks, gives them back and deletes them; also a database that has none and needs one.';
-COMMENT ON COLUMN xqueue.workers.database IS 'The database.';
-COMMENT ON COLUMN xqueue.workers.pid IS 'The process; NULL if there is none, as while another database uses its place.';
-COMMENT ON COLUMN xqueue.workers.state IS 'As xqueue.state() gives it.';
-COMMENT ON COLUMN xqueue.workers.uptime IS 'How long ago it began.';
-COMMENT ON COLUMN xqueue.workers.since_round IS 'How long ago it last came round all queues; it sleeps while there is nothing to do.';
-COMMENT ON COLUMN xqueue.workers.lag IS 'For how long it should have begun a round, or been there: 0 if it is in time, or not needed.';
-COMMENT ON COLUMN xqueue.workers.error IS 'Why there is no worker, or none that works; NULL if all is well.';
+COMMENT ON VIEW xqueue.workers IS 'Background workers of all databases, including databases that need a worker but do not have one.';
+COMMENT ON COLUMN xqueue.workers.database IS 'Database that the worker serves.';
+COMMENT ON COLUMN xqueue.workers.pid IS 'Process of the worker; NULL if it does not run, for example while another database uses its worker slot.';
+COMMENT ON COLUMN xqueue.workers.state IS 'State of the worker; see xqueue.state().';
+COMMENT ON COLUMN xqueue.workers.uptime IS 'Time since the worker started.';
+COMMENT ON COLUMN xqueue.workers.since_round IS 'Time since the worker last finished a round of all queues; it sleeps while there is nothing to do.';
+COMMENT ON COLUMN xqueue.workers.lag IS 'How overdue the worker is; 0 if it is on time or not needed.';
+COMMENT ON COLUMN xqueue.workers.error IS 'Why the worker is missing or does not work; NULL if all is well.';
 
 CREATE VIEW xqueue.consumers AS
 SELECT q.relation AS queue,
@@ -162,12 +162,12 @@ SELECT q.relation AS queue,
        to_timestamp((w->>'since')::double precision) AS since,
        'waiting'::text AS state
 FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.waiting_consumers(q.relation) AS w;
-COMMENT ON VIEW xqueue.consumers IS 'The consumers that wait for a task, first come first served.';
-COMMENT ON COLUMN xqueue.consumers.queue IS 'The table.';
-COMMENT ON COLUMN xqueue.consumers.pid IS 'The process that waits.';
-COMMENT ON COLUMN xqueue.consumers.session IS 'Its session.';
-COMMENT ON COLUMN xqueue.consumers.since IS 'When it began to wait.';
-COMMENT ON COLUMN xqueue.consumers.state IS 'waiting.';
+COMMENT ON VIEW xqueue.consumers IS 'Consumers waiting for a task, first come first served.';
+COMMENT ON COLUMN xqueue.consumers.queue IS 'Table of the queue.';
+COMMENT ON COLUMN xqueue.consumers.pid IS 'Process that waits.';
+COMMENT ON COLUMN xqueue.consumers.session IS 'Session of the process.';
+COMMENT ON COLUMN xqueue.consumers.since IS 'When the wait began.';
+COMMENT ON COLUMN xqueue.consumers.state IS 'Always waiting.';
 
 CREATE VIEW xqueue.sessions WITH (security_barrier) AS
 SELECT s.uuid AS session,
@@ -179,12 +179,12 @@ FROM xqueue.session s
      LEFT JOIN (SELECT (c->>'session')::uuid AS uuid, array_agg((c->>'pid')::integer ORDER BY (c->>'pid')::integer) AS pids
                 FROM xqueue.session_connections() AS c GROUP BY 1) AS attached USING (uuid)
 WHERE pg_catalog.pg_has_role(s.role, 'MEMBER');
-COMMENT ON VIEW xqueue.sessions IS 'The identified sessions of roles that you are a member of: how long each lives on without a connection, when it ends if none is attached (infinity while one is), and the processes that are.';
-COMMENT ON COLUMN xqueue.sessions.session IS 'As it stands in the owner column.';
-COMMENT ON COLUMN xqueue.sessions.role IS 'The role that has opened it.';
-COMMENT ON COLUMN xqueue.sessions.grace IS 'How long it lives on without a connection.';
-COMMENT ON COLUMN xqueue.sessions.lease IS 'When it ends, if no connection is attached to it; infinity while one is.';
-COMMENT ON COLUMN xqueue.sessions.pids IS 'The processes that are attached to it.';
+COMMENT ON VIEW xqueue.sessions IS 'Identified sessions of roles that you are a member of, with the processes attached to each.';
+COMMENT ON COLUMN xqueue.sessions.session IS 'Identifies the session, as in the owner column of its tasks.';
+COMMENT ON COLUMN xqueue.sessions.role IS 'Role that opened the session.';
+COMMENT ON COLUMN xqueue.sessions.grace IS 'How long the session lives without a connection.';
+COMMENT ON COLUMN xqueue.sessions.lease IS 'When the session ends if no connection is attached; infinity while one is.';
+COMMENT ON COLUMN xqueue.sessions.pids IS 'Processes attached to the session.';
 
 CREATE VIEW xqueue.producers AS
 SELECT q.relation AS queue,
@@ -193,22 +193,22 @@ SELECT q.relation AS queue,
        to_timestamp((w->>'since')::double precision) AS since,
        (w->>'tasks')::bigint AS tasks
 FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.waiting_producers(q.relation) AS w;
-COMMENT ON VIEW xqueue.producers IS 'Producers that wait for room under the capacity of a queue, with the number of tasks that each has to put; first come first served.';
-COMMENT ON COLUMN xqueue.producers.queue IS 'The table.';
-COMMENT ON COLUMN xqueue.producers.pid IS 'The process that waits.';
-COMMENT ON COLUMN xqueue.producers.session IS 'Its session.';
-COMMENT ON COLUMN xqueue.producers.since IS 'When it began to wait.';
-COMMENT ON COLUMN xqueue.producers.tasks IS 'For how many tasks it wants room.';
+COMMENT ON VIEW xqueue.producers IS 'Producers waiting for room in a queue with feature capacity, first come first served.';
+COMMENT ON COLUMN xqueue.producers.queue IS 'Table of the queue.';
+COMMENT ON COLUMN xqueue.producers.pid IS 'Process that waits.';
+COMMENT ON COLUMN xqueue.producers.session IS 'Session of the process.';
+COMMENT ON COLUMN xqueue.producers.since IS 'When the wait began.';
+COMMENT ON COLUMN xqueue.producers.tasks IS 'Number of tasks that the producer wants to put.';
 
 CREATE VIEW xqueue.settings AS
 SELECT name, setting, unit, short_desc AS description, context
 FROM pg_catalog.pg_settings
 WHERE name LIKE 'xqueue.%';
-COMMENT ON VIEW xqueue.settings IS 'The settings of the extension.';
-COMMENT ON COLUMN xqueue.settings.name IS 'As in postgresql.conf.';
-COMMENT ON COLUMN xqueue.settings.setting IS 'The value in force.';
-COMMENT ON COLUMN xqueue.settings.unit IS 'Of the value, if it has one.';
-COMMENT ON COLUMN xqueue.settings.description IS 'What it is for.';
+COMMENT ON VIEW xqueue.settings IS 'Settings of xqueue.';
+COMMENT ON COLUMN xqueue.settings.name IS 'Name, as in postgresql.conf.';
+COMMENT ON COLUMN xqueue.settings.setting IS 'Value in force.';
+COMMENT ON COLUMN xqueue.settings.unit IS 'Unit of the value, if it has one.';
+COMMENT ON COLUMN xqueue.settings.description IS 'Short description.';
 COMMENT ON COLUMN xqueue.settings.context IS 'When a change takes effect, as in pg_settings.';
 
 GRANT SELECT ON xqueue.queues, xqueue.latency, xqueue.metric, xqueue.definitions, xqueue.taken, xqueue.tasks_in_flight, xqueue.calls, xqueue.workers, xqueue.consumers, xqueue.producers, xqueue.sessions, xqueue.settings TO PUBLIC;

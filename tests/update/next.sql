@@ -9,7 +9,7 @@ RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'kick';
 DROP FUNCTION xqueue.kick(anyelement, integer);
 CREATE FUNCTION xqueue.kick(queue anyelement, n integer, reason text DEFAULT NULL)
 RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'kick';
-COMMENT ON FUNCTION xqueue.kick(anyelement, integer, text) IS 'As kick(text, …), the queue named by its row type.';
+COMMENT ON FUNCTION xqueue.kick(anyelement, integer, text) IS 'Row form of kick(text, …): names the queue by its row type, as in NULL::jobs.';
 
 CREATE OR REPLACE VIEW xqueue.metric AS
 SELECT m->>'name' AS name,
