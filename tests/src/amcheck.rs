@@ -1,7 +1,7 @@
 use crate::Client;
 
-/// Returns the B-tree indexes of the database, each with the statement that checks it: its order, that it has each row
-/// and, from PostgreSQL 17 on, that no two rows have a key of a unique index.
+/// Returns the B-tree indexes of the database, each with the statement that checks it. The check covers the order and
+/// that every row has an entry. From PostgreSQL 17 on it also covers that no two rows share a key of a unique index.
 pub fn index_checks(client: &mut Client) -> Vec<(String, String)> {
     let all = "SELECT indexrelid::regclass::text,
                       format('SELECT bt_index_check(index => %s, heapallindexed => true%s)', indexrelid, checkunique)

@@ -1,4 +1,4 @@
-//! Questions to a queue in SQL, in which `{q}` stands for its name.
+//! SQL queries on a queue; `{q}` in them stands for its name.
 
 use postgres::Client;
 use postgres::error::DbError;
@@ -8,13 +8,13 @@ use crate::client::values;
 use crate::errors::expect_error;
 use crate::queue::Queue;
 
-/// The first column, a jsonb, of every row.
+/// Returns the first column, a jsonb, of every row.
 #[track_caller]
 pub fn ask(c: &mut Client, queue: &str, sql: &str) -> Vec<Value> {
     values(c, &sql.replace("{q}", queue), &[])
 }
 
-/// Returns the same of the only row.
+/// Returns the first column of the only row.
 #[track_caller]
 pub fn ask_one(c: &mut Client, queue: &str, sql: &str) -> Value {
     let mut answer = ask(c, queue, sql);
@@ -35,7 +35,7 @@ impl Queue {
         ask_one(&mut self.admin, &name, sql)
     }
 
-    /// Whether a condition over the row holds.
+    /// Returns whether a condition holds for the row with this id.
     #[track_caller]
     pub fn holds(&mut self, id: i64, condition: &str) -> bool {
         let sql = format!("SELECT to_jsonb({condition}) FROM {{q}} WHERE id = {id}");

@@ -1,4 +1,4 @@
-//! A consumer in a process of its own, for what only the death of a process shows.
+//! A consumer in a process of its own, for effects that only the death of a process has.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -10,17 +10,17 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// `exe` is `env!("CARGO_BIN_EXE_consumer")`; src/bin/consumer.rs describes the modes.
+    /// Starts a consumer. `exe` is `env!("CARGO_BIN_EXE_consumer")`; src/bin/consumer.rs describes the modes.
     pub fn start(exe: &str, mode: &str, db: &str, queue: &str) -> Consumer {
         Consumer::run(exe, &[mode, db, queue])
     }
 
-    /// Starts a program with other arguments, which prints the PID of its backend first.
+    /// Starts a program with any arguments. It must print the PID of its backend first.
     pub fn run(exe: &str, args: &[&str]) -> Consumer {
         Consumer::spawn(Command::new(exe).args(args))
     }
 
-    /// Starts a consumer that connects through a pooler, which listens on port 6432 in this folder.
+    /// Starts a consumer that connects through a pooler. The pooler listens on port 6432 in this folder.
     pub fn start_through(folder: &str, exe: &str, mode: &str, db: &str, queue: &str) -> Consumer {
         let mut command = Command::new(exe);
         command.env("PGHOST", folder).env("PGPORT", "6432");
@@ -31,7 +31,7 @@ impl Consumer {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Its last words, when it is killed, would hide those of the test.
+            // Its last messages when it is killed would hide the test's own.
             .stderr(Stdio::null())
             .spawn()
             .expect("the consumer starts");
@@ -41,25 +41,25 @@ impl Consumer {
         consumer
     }
 
-    /// Waits until it holds a task.
+    /// Waits until the consumer holds a task; returns the id.
     pub fn task(&mut self) -> i64 {
         self.number("took")
     }
 
-    /// Waits until it says a word with a number.
+    /// Waits until the process prints this word with a number; returns the number.
     pub fn number(&mut self, word: &str) -> i64 {
         let line = self.lines.next().expect("the consumer said something").expect("in UTF-8");
         let number = line.strip_prefix(word).unwrap_or_else(|| panic!("{line}, not {word}"));
         number.trim().parse().expect("a number")
     }
 
-    /// SIGKILL: the process has no chance to say goodbye to the server.
+    /// Sends SIGKILL: the process cannot say goodbye to the server.
     pub fn kill(&mut self) {
         self.child.kill().expect("it can be killed");
         self.child.wait().expect("it is dead");
     }
 
-    /// It ends by itself, and closes its connection in order.
+    /// Lets the process end by itself and close its connection in order.
     pub fn leave(&mut self) {
         drop(self.child.stdin.take());
         assert!(self.child.wait().expect("it ends").success());

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::turn::beside_others;
 
-/// How long a condition may take before the test calls it a hang. Never a measure of speed.
+/// Time after which a condition that does not hold is a hang. It measures no speed.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 fn setting(name: &str, otherwise: &str) -> String {
@@ -20,7 +20,7 @@ pub fn database() -> String {
     setting("PGDATABASE", "xqueue_test")
 }
 
-/// How to connect to a database of the server under test.
+/// Returns the configuration of a connection to a database of the server under test.
 pub fn config(db: &str) -> Config {
     let port = setting("PGPORT", "5432").parse().expect("PGPORT is a number");
     let mut config = config_at(&setting("PGHOST", "/tmp"), port, db);
@@ -28,7 +28,7 @@ pub fn config(db: &str) -> Config {
     config
 }
 
-/// Returns the configuration of a connection to another server, as its superuser.
+/// Returns the configuration with which the superuser connects to another server.
 pub fn config_at(host: &str, port: u16, db: &str) -> Config {
     beside_others();
     let mut config = Config::new();
@@ -63,7 +63,7 @@ pub fn connect_as(role: &str) -> Client {
     open(config(&database()).user(role))
 }
 
-/// A name no other test, and no earlier run, uses.
+/// Returns a name that no other test, and no earlier run, uses.
 pub fn unique(theme: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let clock = std::time::UNIX_EPOCH.elapsed().expect("the clock is after 1970");
@@ -93,7 +93,7 @@ pub fn scalar<T: FromSqlOwned>(c: &mut Client, sql: &str, params: &[&(dyn ToSql 
     }
 }
 
-/// The first column, a jsonb, of every row.
+/// Returns the first column, a jsonb, of every row.
 #[track_caller]
 pub fn values(c: &mut Client, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Vec<Value> {
     match c.query(sql, params) {

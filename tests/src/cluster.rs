@@ -1,5 +1,5 @@
-//! A server of the test's own: a primary, or the standby of one. It listens on a socket in its own folder, and is
-//! removed with the folder when it goes out of scope.
+//! A server of the test's own: a primary, or the standby of one. It listens on a socket in its own folder. Both are
+//! removed when the value goes out of scope.
 
 use std::path::{Path, PathBuf};
 
@@ -20,17 +20,17 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A new server that runs, with the extension in its database "postgres".
+    /// Starts a new server with the extension in its database "postgres".
     pub fn new(settings: &str) -> Cluster {
         Cluster::new_in("/tmp".as_ref(), settings)
     }
 
-    /// Makes a cluster whose folder is in `parent`, in which the servers' user may write.
+    /// Makes a cluster in a subfolder of `parent`, which the servers' user can write.
     pub fn new_in(parent: &Path, settings: &str) -> Cluster {
         Cluster::make(parent, settings, &[])
     }
 
-    /// Makes a cluster with variables in its environment.
+    /// Makes a cluster whose server has these environment variables.
     pub fn with_environment(
         settings: &str,
         environment: &'static [(&'static str, &'static str)],
@@ -51,7 +51,7 @@ impl Cluster {
         cluster
     }
 
-    /// A primary and its standby, which follows it.
+    /// Starts a primary and a standby that follows it.
     pub fn with_standby() -> (Cluster, Cluster) {
         let primary = Cluster::new("");
         primary.wait_running();
@@ -59,7 +59,7 @@ impl Cluster {
         (primary, standby)
     }
 
-    /// Makes a folder for the server of the PostgreSQL whose programs are in `bin`.
+    /// Makes a folder for a server whose programs are in `bin`.
     fn in_new_folder(parent: &Path, bin: PathBuf) -> Cluster {
         let name = parent.join("xqueue-cluster.XXXXXX");
         let folder = server_command("mktemp").args(["-d".as_ref(), name.as_os_str()]).output();
@@ -80,7 +80,7 @@ impl Cluster {
         server_command("sh").args(["-c", append, "sh", settings, &file]).succeed();
     }
 
-    /// A standby of this server that runs and follows it.
+    /// Starts a standby that follows this server.
     pub fn standby(&self) -> Cluster {
         let parent = self.folder.parent().unwrap_or(Path::new("/tmp"));
         let standby = Cluster::in_new_folder(parent, self.bin.clone());
@@ -96,7 +96,7 @@ impl Cluster {
         server_command(self.bin.join(name))
     }
 
-    /// Where its files are, and its socket.
+    /// Returns the folder of its files and its socket.
     pub fn folder(&self) -> String {
         self.folder.display().to_string()
     }
@@ -114,18 +114,18 @@ impl Cluster {
         assert!(self.try_start(), "the server in {} starts", self.folder.display());
     }
 
-    /// False if it does not start, because processes of its last life are still there, or its disk is full.
+    /// Returns false if the server does not start: processes of its last run are still alive, or its disk is full.
     pub fn try_start(&self) -> bool {
         let socket = format!("-k {} -p {PORT}", self.folder.display());
         self.pg_ctl(&["-o", &socket, "start"]).environment(self.environment).works()
     }
 
-    /// Whether there is a postmaster.
+    /// Returns whether a postmaster runs.
     pub fn runs(&self) -> bool {
         self.pg_ctl(&["status"]).works()
     }
 
-    /// SIGKILL of the postmaster: its children end when they notice.
+    /// Sends SIGKILL to the postmaster; its children end when they notice.
     pub fn kill(&self) {
         let file = format!("{}/postmaster.pid", self.data());
         let pid = server_command("head").args(["-n", "1", &file]).output();
@@ -146,7 +146,7 @@ impl Cluster {
         wait_until("the standby has replayed", || scalar(&mut standby, replayed, &[&written]));
     }
 
-    /// Waits until the worker of the database "postgres" does its work.
+    /// Waits until the worker of the database "postgres" is running.
     #[track_caller]
     pub fn wait_running(&self) {
         let mut client = self.client();
@@ -155,7 +155,7 @@ impl Cluster {
         });
     }
 
-    /// Makes a standby the primary. It takes writes when this returns.
+    /// Promotes a standby. It accepts writes when this returns.
     pub fn promote(&self) {
         self.pg_ctl(&["promote"]).succeed();
     }
@@ -168,7 +168,7 @@ impl Cluster {
         open(&self.config())
     }
 
-    /// Asserts that the log reports no crash, and no complaint of xqueue.
+    /// Asserts that the log has no crash and no message of xqueue.
     #[track_caller]
     pub fn assert_quiet(&self) {
         let log = self.log();
@@ -177,7 +177,7 @@ impl Cluster {
         assert_eq!(found, None, "in the log");
     }
 
-    /// What the server has logged.
+    /// Returns the server's log.
     pub fn log(&self) -> String {
         server_command("cat").args([self.folder.join("log")]).output()
     }
@@ -188,7 +188,7 @@ impl Drop for Cluster {
         if std::thread::panicking() {
             eprintln!("the log of a server in {}:\n{}", self.folder.display(), self.log());
         }
-        // It may be stopped already.
+        // The server can be stopped already.
         self.pg_ctl(&["-m", "immediate", "stop"]).attempt();
         server_command("rm").args(["-rf".as_ref(), self.folder.as_os_str()]).succeed();
     }

@@ -1,15 +1,15 @@
-//! Programs that act on servers: they run as the user whom the servers belong to, which is never root.
+//! Programs that act on servers. They run as the owner of the servers, which is never root.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The path in a variable that `pgrx-embed/test` sets.
+/// Returns the path in a variable that `pgrx-embed/test` sets.
 pub fn path(variable: &str) -> PathBuf {
     PathBuf::from(std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set")))
 }
 
-/// A program that runs as the servers' user.
+/// Returns a program that runs as the servers' user.
 pub fn server_command(program: impl AsRef<OsStr>) -> ServerCommand {
     let prefix = std::env::var("XQUEUE_AS").unwrap_or_default();
     let mut words = prefix.split_whitespace();
@@ -45,19 +45,19 @@ impl ServerCommand {
         assert!(status.success(), "{:?}: {status}", self.0);
     }
 
-    /// For what need not succeed, and says nothing.
+    /// Runs a program whose failure does not matter, without output.
     pub fn attempt(self) {
         self.works();
     }
 
-    /// Whether it succeeds.
+    /// Runs the program and returns whether it succeeds.
     pub fn works(mut self) -> bool {
         let command = self.0.current_dir("/").stdin(Stdio::null());
         let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
         status.is_ok_and(|status| status.success())
     }
 
-    /// What it prints.
+    /// Runs the program and returns its output.
     #[track_caller]
     pub fn output(mut self) -> String {
         let output = self.0.current_dir("/").stdin(Stdio::null()).stderr(Stdio::inherit()).output();

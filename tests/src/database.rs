@@ -27,14 +27,14 @@ impl Database {
         connect_to(&self.name)
     }
 
-    /// As a role, which may make tables in it.
+    /// Connects as a role and grants it CREATE on schema public.
     pub fn client_as(&self, role: &str) -> Client {
         let grant = format!("GRANT CREATE ON SCHEMA public TO {role}");
         self.client().batch_execute(&grant).unwrap_or_else(|e| panic!("{grant}: {e:?}"));
         open(config(&self.name).user(role))
     }
 
-    /// In the database the tests start from, not in this one.
+    /// Runs statements in the database that the tests start from, not in this one.
     #[track_caller]
     pub fn sql(&mut self, sql: &str) {
         self.admin.batch_execute(sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));

@@ -1,9 +1,9 @@
-//! Asking for an error and looking at it.
+//! Expected errors.
 
 use postgres::Client;
 use postgres::error::DbError;
 
-/// Runs statements that may fail, each in the simple protocol.
+/// Runs statements that can fail, in the simple protocol.
 pub fn try_sql(c: &mut Client, sql: &str) -> Result<(), postgres::Error> {
     c.batch_execute(sql)
 }
@@ -14,14 +14,14 @@ pub fn db_error(e: &postgres::Error) -> &DbError {
         .unwrap_or_else(|| panic!("the server sent no error, the connection broke: {e:?}"))
 }
 
-/// The SQLSTATE of an error the server sent.
+/// Returns the SQLSTATE of an error that the server sent.
 #[track_caller]
 pub fn code(e: &postgres::Error) -> &str {
     db_error(e).code().code()
 }
 
-/// Runs a statement that must fail with one of the SQLSTATEs (separated by blanks) and a message that
-/// contains `words`. The connection must be usable afterwards.
+/// Runs a statement that must fail with one of the SQLSTATEs (separated by blanks) and a message that contains `words`.
+/// The connection must be usable afterwards.
 #[track_caller]
 pub fn expect_error(c: &mut Client, sql: &str, states: &str, words: &str) -> DbError {
     let error = match c.batch_execute(sql) {

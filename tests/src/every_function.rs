@@ -10,12 +10,12 @@ pub struct Function {
 
 pub struct Argument {
     pub name: String,
-    /// Its type.
+    /// The type in the declaration.
     pub declared: String,
     pub is_required: bool,
 }
 
-/// All of the schema.
+/// Returns all functions and procedures of the schema.
 pub fn functions(c: &mut Client) -> Vec<Function> {
     let sql = "SELECT quote_ident(proname), prokind = 'p', coalesce(proargnames, '{}'), \
                ARRAY(SELECT format_type(t, NULL) FROM unnest(proargtypes) WITH ORDINALITY AS u(t, n) ORDER BY n), \
@@ -36,7 +36,7 @@ pub fn functions(c: &mut Client) -> Vec<Function> {
 }
 
 impl Function {
-    /// A call with a value for each argument that gets one.
+    /// Returns a call that passes a value for each argument that `value` gives one for.
     pub fn call(&self, value: impl FnMut(&Argument) -> Option<String>) -> String {
         let given = self.given(value);
         match self.is_procedure {
@@ -45,7 +45,7 @@ impl Function {
         }
     }
 
-    /// What stands between the parentheses of a call.
+    /// Returns the argument list of a call.
     pub fn given(&self, mut value: impl FnMut(&Argument) -> Option<String>) -> String {
         let given =
             |argument: &Argument| Some(format!("\"{}\" => {}", argument.name, value(argument)?));

@@ -1,10 +1,10 @@
-//! Values of every type in pg_type, as SQL, in every shape: for calls with arguments of the wrong type.
+//! SQL values of every type in pg_type, in every shape, for calls with arguments of the wrong type.
 
 use postgres::Client;
 use rand::Rng;
 use rand::rngs::StdRng;
 
-/// Types of the tests' own, which are among those in pg_type then.
+/// Types that the tests add to pg_type.
 pub const TYPES: &str = "
     CREATE TYPE mood AS ENUM ('a', 'b', '1');
     CREATE DOMAIN small AS integer CHECK (VALUE < 100);
@@ -28,7 +28,7 @@ pub const TYPES: &str = "
         RETURN false;
     END $$;";
 
-/// One of these is what the input function of a type takes.
+/// Texts; the input function of a type accepts at least one of them.
 const TEXTS: [&str; 22] = [
     "1",
     "a",
@@ -53,7 +53,7 @@ const TEXTS: [&str; 22] = [
     "<a/>",
     "postgres=r/postgres",
 ];
-/// Values for names of objects and other types with a syntax of their own.
+/// More texts: names of objects, and values of types with a syntax of their own.
 const MORE: [&str; 12] = [
     "pg_class",
     "int4",
@@ -69,8 +69,8 @@ const MORE: [&str; 12] = [
     "'a' & 'b'",
 ];
 
-/// Variables of PL/pgSQL: their type and value. Without an array of `loose`, which is altered: such a variable, in
-/// `SELECT $1::text`, crashes the server by itself.
+/// Variables of PL/pgSQL: type and value. An array of `loose` is left out: that type is altered, and such a variable in
+/// `SELECT $1::text` crashes the server by itself.
 pub const EXPANDED: [(&str, &str); 15] = [
     ("integer[]", "'{1,2}'"),
     ("integer[]", "'{{1,2},{3,4}}'"),
@@ -89,7 +89,7 @@ pub const EXPANDED: [(&str, &str); 15] = [
     ("checked", "ROW(1, 'a')"),
 ];
 
-/// One value of each type that has one.
+/// Returns one value of each type for which a text exists.
 pub fn scalars(c: &mut Client) -> Vec<String> {
     let texts: Vec<&str> = TEXTS.iter().chain(&MORE).copied().collect();
     let sql = "SELECT format('%L::%s', (SELECT v FROM unnest($1::text[]) WITH ORDINALITY AS u(v, n) \
@@ -99,7 +99,7 @@ pub fn scalars(c: &mut Client) -> Vec<String> {
     c.query(sql, &[&texts]).expect("the types").iter().map(|row| row.get(0)).collect()
 }
 
-/// All values.
+/// Returns all values in all shapes.
 pub fn all(c: &mut Client, random: &mut StdRng) -> Vec<String> {
     let mut values = Vec::new();
     for value in scalars(c) {
@@ -184,10 +184,10 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Bytes that look like what the server has in memory, on this machine, behind the length of a value.
+/// Returns bytes that look like a value in server memory on this machine, without the length header.
 fn crafted(random: &mut StdRng) -> Vec<Vec<u8>> {
     const ADDRESS: [u8; 8] = 0x4141_4141_4141_4140_u64.to_le_bytes();
-    // A composite value: modifier and type of its row, where it is stored, its columns, then their values.
+    // A composite value: typmod and type of its row, its CTID, its columns, then their values.
     let record = |kind: u32, modifier: i32, columns: u16, mask: u16, begin: u8, data: &[u8]| {
         let mut bytes = modifier.to_le_bytes().to_vec();
         bytes.extend(kind.to_le_bytes());
@@ -198,7 +198,7 @@ fn crafted(random: &mut StdRng) -> Vec<Vec<u8>> {
         bytes.extend(data);
         bytes
     };
-    // A value that is elsewhere: in a TOAST table, at an address, or an expanded object there.
+    // A pointer to a value: in a TOAST table, at an address, or to an expanded object.
     let pointer = |tag: u8, to: &[u8]| [&[1, tag], to].concat();
     let toast = [1000_u32, 1000, 1, 1247].map(u32::to_le_bytes).concat();
     let (record_type, pair, integers) = (2249, 16384, 23);
@@ -213,9 +213,9 @@ fn crafted(random: &mut StdRng) -> Vec<Vec<u8>> {
         pointer(1, &ADDRESS),
         pointer(2, &ADDRESS),
         pointer(3, &ADDRESS),
-        // The length of an expanded object, and its functions at an address.
+        // The header of an expanded object, and its methods at an address.
         [&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0], &ADDRESS[..], &ADDRESS].concat(),
-        // An array: dimensions, no NULLs, type of its elements, lengths and bounds.
+        // An array: dimensions, no NULLs, element type, lengths and lower bounds.
         [1_i32, 0, 25, i32::MAX, 1].map(i32::to_le_bytes).concat(),
         [6_i32, 24, 2249, 1, 1, 1, 1, 1].map(i32::to_le_bytes).concat(),
         vec![0xff; 200],

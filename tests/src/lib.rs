@@ -1,7 +1,7 @@
-//! The harness of the integration tests: connections, a queue that checks itself when its test ends,
-//! consumers that wait in a thread or in a process of their own, and the server for the crash tests.
+//! The harness of the integration tests. It has connections, a queue that checks itself when its test ends, consumers
+//! that wait in a thread or in a process of their own, and the server for the crash tests.
 //!
-//! The server is named by PGHOST, PGPORT, PGUSER, PGDATABASE; `pgrx-embed/test` sets them.
+//! PGHOST, PGPORT, PGUSER and PGDATABASE name the server; `pgrx-embed/test` sets them.
 
 mod amcheck;
 mod ask;

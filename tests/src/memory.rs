@@ -1,8 +1,8 @@
-//! The memory that a process of a server may have.
+//! Memory limits of a server process.
 
 use crate::command::server_command;
 
-/// Limits the memory of a process to what it has now and `more` bytes.
+/// Limits the memory of a process to its present size plus `more` bytes.
 pub fn limit_memory(pid: i32, more: u64) -> Result<(), String> {
     let status =
         std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|e| e.to_string())?;
@@ -15,12 +15,12 @@ pub fn limit_memory(pid: i32, more: u64) -> Result<(), String> {
     is_set.then_some(()).ok_or_else(|| "prlimit is not there, or may not".into())
 }
 
-/// Lets a process have as much memory as there is. It may have ended.
+/// Removes the memory limit of a process, which can have ended.
 pub fn lift_memory_limit(pid: i32) {
     set_limit(pid, "unlimited");
 }
 
-/// The soft limit, which its owner may raise again.
+/// Sets the soft limit; the owner of the process can raise it again.
 fn set_limit(pid: i32, limit: &str) -> bool {
     let arguments = [format!("--pid={pid}"), format!("--as={limit}:unlimited")];
     server_command("prlimit").args(arguments).works()

@@ -1,4 +1,4 @@
-//! Queues with a capacity, and producers that wait for room.
+//! Queues with a capacity, and producers that wait for capacity.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::queue::{COLUMNS, Queue};
 use crate::waiter::Waiter;
 
 impl Queue {
-    /// A queue with columns id bigint and payload jsonb, with this capacity and number of tasks.
+    /// Makes a queue with columns id bigint and payload jsonb, with this capacity and number of tasks.
     pub fn limited(theme: &str, capacity: i64, tasks: i64) -> Queue {
         let options = json!({"features": {"capacity": capacity}});
         let mut queue = Queue::with(theme, COLUMNS, &options);
@@ -46,14 +46,14 @@ impl Queue {
         assert_eq!(self.stats()["reserved"], json!(tasks), "the room that is reserved");
     }
 
-    /// Waits until no capacity is reserved: a session that has just ended gives its own back within moments.
+    /// Waits until no capacity is reserved: a session that has just ended returns its reservation within moments.
     #[track_caller]
     pub fn assert_nothing_reserved(&mut self) {
         let what = format!("no room is reserved in {}", self.name);
         wait_until(&what, || matches!(self.stats()["reserved"].as_i64(), None | Some(0)));
     }
 
-    /// How many tasks a put without timeout puts.
+    /// Returns the number of tasks that a put without timeout puts.
     #[track_caller]
     pub fn puts(&mut self, tasks: i64) -> usize {
         let sql = format!("SELECT xqueue.put('{{q}}', '{}')", empty_tasks(tasks));
@@ -68,14 +68,14 @@ pub fn empty_tasks(count: i64) -> Value {
 }
 
 impl Waiter {
-    /// A put that waits for room when this returns.
+    /// Starts a put, which waits for capacity when this returns.
     #[track_caller]
     pub fn put(queue: &mut Queue, tasks: &Value) -> Waiter {
         let sql = format!("SELECT xqueue.put('{}', '{tasks}', timeout => '30s')", queue.name);
         Waiter::producing(queue, &sql)
     }
 
-    /// A statement that gives jsonb, and that waits for room when this returns.
+    /// Starts a statement that returns jsonb; it waits for capacity when this returns.
     #[track_caller]
     pub fn producing(queue: &mut Queue, sql: &str) -> Waiter {
         let waiter = Waiter::start(queue.client(), sql);
@@ -88,7 +88,7 @@ impl Waiter {
         waiter
     }
 
-    /// The tasks it has put.
+    /// Returns the tasks that the waiter has put.
     #[track_caller]
     pub fn tasks(self) -> Vec<Value> {
         self.join().result.unwrap_or_else(|e| panic!("the wait failed: {e:?}"))

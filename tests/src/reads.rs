@@ -1,16 +1,16 @@
-//! What a statement reads of a table's indexes.
+//! Counts the index reads of a statement.
 
 use postgres::Client;
 
-/// Searches of indexes, and entries that these have read.
+/// Index scans, and the entries that they have read.
 pub struct Reads {
     pub searches: i64,
     pub entries: i64,
 }
 
 impl Reads {
-    /// Of one statement in a transaction of its own, which ends as `end` says. The numbers are those of the session itself:
-    /// what the worker reads meanwhile is not among them.
+    /// Counts the reads of one statement in a transaction of its own, which ends with `end`. The numbers are of the
+    /// session itself and leave out the worker's reads.
     #[track_caller]
     pub fn of(c: &mut Client, table: &str, statement: &str, end: &str) -> Reads {
         c.batch_execute("BEGIN").unwrap();

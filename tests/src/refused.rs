@@ -8,14 +8,14 @@ use crate::errors::expect_error;
 use crate::queue::Queue;
 use crate::tasks::take;
 
-/// Each statement fails so, with a hint, and the table is afterwards what it was before.
+/// Asserts that each statement fails with this SQLSTATE and message and a hint, and leaves the table unchanged.
 #[track_caller]
 pub fn refused(q: &mut Queue, cases: &[(&str, &str, &str)]) {
     let before = (pid(&mut q.admin), image(q));
     for (sql, states, words) in cases {
         let sql = sql.replace("{q}", &q.name);
         let e = expect_error(&mut q.admin, &sql, states, words);
-        // What PostgreSQL itself says in its own words need not have a hint of ours.
+        // PostgreSQL's own errors need no hint.
         let own = [
             "22P02", "22007", "22008", "42P01", "42501", "22003", "42703", "42883", "42725",
             "42804", "23502", "3F000", "42601", "23514",
@@ -35,7 +35,7 @@ fn image(q: &mut Queue) -> Vec<Value> {
     all
 }
 
-/// Task 1 is taken by the session itself, 2 by another, 3 is ready, 4 waits.
+/// Makes a queue whose task 1 this session has taken, 2 another session; 3 is ready, 4 waits.
 pub fn sample() -> (Queue, Client) {
     let mut q = Queue::new("bad");
     let mut other = q.client();

@@ -1,5 +1,5 @@
-//! Marks are raised, and priorities scanned, once for a number of tasks that the server decides. Tests repeat until
-//! they observe it, and do what must have no effect as often as has had one elsewhere.
+//! The server decides how many tasks pass before it raises a mark or scans the priorities. Tests repeat until they
+//! observe the effect. A test that expects no effect repeats as often as another needed to observe one.
 
 use std::sync::OnceLock;
 
@@ -8,10 +8,10 @@ use serde_json::json;
 use crate::client::values;
 use crate::queue::Queue;
 
-/// Maximum number of repetitions; an effect that has not come by then does not come.
+/// Maximum number of repetitions; an effect not observed by then never comes.
 const MOST: usize = 10_000;
 
-/// Repeats a step until it says that the effect is there. Returns how many steps that took.
+/// Repeats a step until it returns true for the effect. Returns the number of steps.
 #[track_caller]
 pub fn repeat_until(effect: &str, mut step: impl FnMut() -> bool) -> usize {
     let Some(count) = (1..=MOST).find(|_| step()) else {
@@ -20,7 +20,7 @@ pub fn repeat_until(effect: &str, mut step: impl FnMut() -> bool) -> usize {
     count
 }
 
-/// The low-water mark of a queue whose keys are numbers, as `check` shows it: `mark` or `buried_mark`.
+/// Returns the low-water mark that `check` reports (`mark` or `buried_mark`) for a queue whose keys are numbers.
 #[track_caller]
 pub fn mark(q: &mut Queue, which: &str) -> Option<i64> {
     let check = q.ask_one("SELECT xqueue.check('{q}')");
@@ -28,7 +28,7 @@ pub fn mark(q: &mut Queue, which: &str) -> Option<i64> {
     Some(mark.parse().unwrap_or_else(|_| panic!("{which} in {check}")))
 }
 
-/// Takes and acks `count` tasks, one at a time; for each another one is put behind all others.
+/// Takes and acks `count` tasks, one at a time; puts another task behind all others for each.
 #[track_caller]
 pub fn drain(q: &mut Queue, tasks: usize) {
     let put = format!("INSERT INTO {0} (id) SELECT max(id) + 1 FROM {0}", q.name);
@@ -40,7 +40,7 @@ pub fn drain(q: &mut Queue, tasks: usize) {
     }
 }
 
-/// Twice as many takes as have been seen to raise the mark of a new queue.
+/// Returns twice the number of takes that raise the mark of a new queue.
 pub fn enough_takes() -> usize {
     static ENOUGH: OnceLock<usize> = OnceLock::new();
     *ENOUGH.get_or_init(|| {
@@ -54,7 +54,7 @@ pub fn enough_takes() -> usize {
     })
 }
 
-/// Twice as many kicks as have been seen to raise the mark of the buried tasks of a new queue.
+/// Returns twice the number of kicks that raise the mark of the buried tasks of a new queue.
 pub fn enough_kicks() -> usize {
     static ENOUGH: OnceLock<usize> = OnceLock::new();
     *ENOUGH.get_or_init(|| {

@@ -1,13 +1,13 @@
-//! A role that may log in.
+//! A role that can log in.
 
 use postgres::Client;
 
 use crate::client::{config, connect, connect_as, open, unique};
 
-/// Two tests at once would change the rights of the schema public concurrently, which fails.
+/// Two tests that change the privileges of schema public at the same time would fail.
 const ONE_AT_A_TIME: &str = "SELECT pg_advisory_xact_lock(5550001)";
 
-/// A role of the test's own, gone at its end.
+/// A role of the test's own, dropped at its end.
 pub struct Role {
     pub name: String,
     admin: Client,

@@ -1,4 +1,4 @@
-//! The server itself: killed, stopped and started, by a test that has it alone.
+//! The server under test, killed, stopped and started by a test that has it alone.
 
 use std::path::PathBuf;
 
@@ -36,20 +36,20 @@ impl Server {
             .succeed();
     }
 
-    /// Stops it in this mode and starts it again, with the options it had.
+    /// Restarts the server in this mode, with the options it had.
     pub fn restart(&self, mode: &str) {
         self.pg_ctl(&["-m", mode, "restart"]);
         self.wait_ready();
     }
 
-    /// Restarts it with settings of the command line, `-c name=value`, for as long as this value lives.
+    /// Restarts the server with command-line settings, `-c name=value`, which last as long as the returned value.
     pub fn with_options(&self, options: &str) -> WithOptions<'_> {
         self.pg_ctl(&["-m", "fast", "-o", options, "restart"]);
         self.wait_ready();
         WithOptions(self)
     }
 
-    /// SIGKILL of one backend: the postmaster ends all others and restarts by itself. Returns when it runs again.
+    /// Sends SIGKILL to one backend: the postmaster ends all others and restarts by itself. Returns when it runs again.
     pub fn kill_backend(&self, pid: i32) {
         let started = checkpointer(&mut connect());
         server_command("kill").args(["-9", &pid.to_string()]).succeed();
@@ -57,7 +57,7 @@ impl Server {
             let Ok(mut c) = try_connect(&database()) else {
                 return false;
             };
-            // A backend of before the crash may still have let us in.
+            // A backend from before the crash can still have accepted the connection.
             matches!(checkpointer(&mut c), Some(at) if Some(&at) != started.as_ref())
         });
         self.wait_ready();
@@ -74,7 +74,7 @@ impl Server {
     }
 }
 
-/// A server that runs with other settings.
+/// A server that runs with other settings until this is dropped.
 pub struct WithOptions<'a>(&'a Server);
 
 impl Drop for WithOptions<'_> {
@@ -84,7 +84,7 @@ impl Drop for WithOptions<'_> {
     }
 }
 
-/// Every crash restart starts a new checkpointer.
+/// Returns the checkpointer; every crash restart starts a new one.
 fn checkpointer(c: &mut Client) -> Option<String> {
     let sql = "SELECT pid || ' ' || backend_start FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
     c.query_opt(sql, &[]).ok().flatten().map(|row| row.get(0))

@@ -1,24 +1,24 @@
-//! A process of the server, stopped by a signal: what it does not do shows what others do.
+//! A server process stopped by a signal, to tell its work from the work of others.
 
 use postgres::Client;
 
 use crate::client::{database, scalar, wait_until};
 use crate::turn::is_alone;
 
-/// The system calls by which the server waits for its latch.
+/// The system calls in which the server waits for its latch.
 #[cfg(target_arch = "x86_64")]
 const WAITS: [i64; 2] = [libc::SYS_epoll_wait, libc::SYS_epoll_pwait];
 #[cfg(not(target_arch = "x86_64"))]
 const WAITS: [i64; 1] = [libc::SYS_epoll_pwait];
 
-/// A worker or a backend that does nothing until this is dropped.
+/// A worker or a backend that is stopped until this is dropped.
 pub struct Stopped {
     pid: i32,
 }
 
 impl Stopped {
-    /// Stops the worker of the client's database while it has nothing to do: outside a transaction it holds no lock. One
-    /// that counts sleeps within a transaction, too. Nobody else may need that worker.
+    /// Stops the worker of the client's database while it is idle: outside a transaction it holds no lock. A worker
+    /// that counts also sleeps, but within a transaction. No other test can use that worker meanwhile.
     #[track_caller]
     pub fn worker(c: &mut Client) -> Stopped {
         let is_shared = scalar::<String>(c, "SELECT current_database()::text", &[]) == database();
@@ -47,11 +47,11 @@ impl Stopped {
         stopped.expect("it has been stopped")
     }
 
-    /// Returns None if it was woken before it stopped: then it goes on.
+    /// Returns None, and lets the process continue, if it woke before it stopped.
     fn asleep(pid: i32) -> Option<Stopped> {
         let stopped = Stopped { pid };
         stopped.signal(libc::SIGSTOP);
-        // The kernel names the system call in which a process has stopped, or says that it runs.
+        // The kernel names the system call in which a process stopped, or reports that it runs.
         let file = format!("/proc/{pid}/syscall");
         let mut call = String::new();
         wait_until("the worker stops", || {
@@ -71,7 +71,7 @@ impl Stopped {
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        // SAFETY: as above. A panic here would hide the test's own.
+        // SAFETY: sends a signal; touches no memory of ours. A panic here would hide the test's own.
         unsafe { libc::kill(self.pid, libc::SIGCONT) };
     }
 }

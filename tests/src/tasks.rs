@@ -1,4 +1,4 @@
-//! The everyday calls, jsonb form.
+//! The everyday calls in their jsonb form.
 
 use postgres::Client;
 use serde_json::Value;
@@ -15,7 +15,7 @@ pub fn ids(tasks: &[Value]) -> Vec<i64> {
     tasks.iter().map(id).collect()
 }
 
-/// Puts one task with its number as payload and gives its id.
+/// Puts one task with its number as payload and returns its id.
 #[track_caller]
 pub fn put(c: &mut Client, queue: &str, number: i64) -> i64 {
     let task = serde_json::json!({"payload": {"n": number}});
@@ -28,7 +28,7 @@ pub fn take(c: &mut Client, queue: &str, timeout: &str, count: i32) -> Vec<Value
     values(c, sql, &[&queue, &timeout, &count])
 }
 
-/// Takes all that is ready now.
+/// Takes every task that is ready now.
 #[track_caller]
 pub fn take_all(c: &mut Client, queue: &str) -> Vec<i64> {
     ids(&take(c, queue, "0", 1_000_000))
@@ -44,7 +44,7 @@ pub fn release(c: &mut Client, queue: &str, id: i64) -> Vec<Value> {
     values(c, "SELECT xqueue.release($1::text, $2::bigint)", &[&queue, &id])
 }
 
-/// The status letter in the table; None: no such task.
+/// Returns the status letter in the table; None if the task does not exist.
 #[track_caller]
 pub fn status(c: &mut Client, queue: &str, id: i64) -> Option<String> {
     let sql = format!("SELECT status::text FROM {queue} WHERE id = $1");

@@ -9,16 +9,16 @@ use crate::reads::Reads;
 use crate::repeat::{enough_takes, repeat_until};
 use crate::tasks::ids;
 
-/// Maximum number of index entries that a take reads which begins at its marks: 192 tasks are read ahead, and where the order
-/// is not that of priorities, two of three entries are of tasks that are gone.
+/// Maximum number of index entries that a take reads if it begins at its marks. It reads 192 tasks ahead, and in an
+/// order other than priority's, two of three entries are of removed tasks.
 pub const FEW: i64 = 700;
 
-/// A queue with tubes and priorities beside an old snapshot. Thousands of tasks were there, and some are left at
-/// the end, of priority 2; the marks of tube a are behind the keys that the tests make ready.
+/// A queue with tubes and priorities and an old snapshot. Thousands of tasks were removed, and some of priority 2
+/// remain at the end. The marks of tube a are behind the keys that the tests make ready.
 pub struct Tubes {
     pub q: Queue,
     pub name: String,
-    /// Twice as many takes as have made the priorities known, or have raised a mark.
+    /// Twice the number of takes that scan the priorities or raise a mark.
     pub enough: usize,
     _old: Client,
 }
@@ -48,7 +48,7 @@ impl Tubes {
         tubes
     }
 
-    /// Takes as often as makes the priorities known, if nothing stands against it.
+    /// Takes often enough for a scan of the priorities, unless something prevents it.
     pub fn scan_priorities(&mut self, tube: &str) {
         let take =
             format!("BEGIN; SELECT xqueue.take('{}', tube => '{tube}'); ROLLBACK", self.name);
@@ -67,13 +67,13 @@ impl Tubes {
         assert!(walked < FEW, "a take of tube {tube} has read {walked} entries");
     }
 
-    /// The number of index entries that a take of a tube reads.
+    /// Returns the number of index entries that a take from a tube reads.
     pub fn walked(&mut self, tube: &str) -> i64 {
         let take = format!("SELECT xqueue.take('{}', tube => '{tube}')", self.name);
         Reads::of(&mut self.q.admin, &self.name, &take, "ROLLBACK").entries
     }
 
-    /// Takes a task of a tube: that which comes first by the table.
+    /// Takes a task from a tube and asserts that it is the first by the table's order.
     #[track_caller]
     pub fn take(&mut self, tube: &str) -> Option<i64> {
         let first = format!(
@@ -87,7 +87,7 @@ impl Tubes {
         first
     }
 
-    /// The next task of tube a to be taken is this one.
+    /// Asserts that the next task taken from tube a is this one.
     #[track_caller]
     pub fn finds(&mut self, id: i64) {
         assert_eq!(self.take("a"), Some(id));

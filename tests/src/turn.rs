@@ -1,5 +1,6 @@
-//! Tests of one program run in threads, several at a time, on one server. A test has its turn from its first connection to
-//! its end: beside others, or alone if it starts with `alone()`. A watchdog ends the program when a turn lasts too long.
+//! Tests of one program run in threads, several at a time, on one server. A test has its turn from its first connection
+//! to its end: shared with others, or alone if it starts with `alone()`. A watchdog aborts the program when a turn
+//! lasts too long.
 
 use std::cell::RefCell;
 use std::io::Write;
@@ -8,8 +9,8 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 use std::time::Duration;
 
-/// How long a turn may last: a backend that ignores even its cancellation must not hang the run. The longest test takes a
-/// minute, and many times that on a machine with other work.
+/// Maximum duration of a turn: a backend that ignores even its cancellation must not hang the run. The longest test
+/// takes a minute, and many times that on a busy machine.
 const LIMIT: Duration = Duration::from_secs(900);
 
 static SERVER: RwLock<()> = RwLock::new(());
@@ -19,14 +20,14 @@ thread_local! {
 }
 
 struct Turn {
-    /// None if others have their turns meanwhile.
+    /// None if other tests share the turn.
     exclusive: Option<RwLockWriteGuard<'static, ()>>,
     _shared: Option<RwLockReadGuard<'static, ()>>,
     _watchdog: Sender<()>,
 }
 
-/// Waits until no other test of this program uses the server, and keeps them from it until this test ends. For tests that
-/// stop the server or its workers, change its settings, need all its connections, or measure it as a whole.
+/// Waits until no other test of this program uses the server, and keeps others away until this test ends. For tests
+/// that stop the server or its workers, change its settings, need all its connections, or measure it as a whole.
 #[track_caller]
 pub fn alone() {
     assert!(is_alone() || TURN.with_borrow(Option::is_none), "alone() comes before any connection");
@@ -36,17 +37,17 @@ pub fn alone() {
     });
 }
 
-/// Whether this test has called `alone`.
+/// Returns whether this test has called `alone`.
 pub fn is_alone() -> bool {
     TURN.with_borrow(|turn| turn.as_ref().is_some_and(|turn| turn.exclusive.is_some()))
 }
 
-/// Allows this program a longer run. To be called before its first connection.
+/// Allows this program a longer run. Must be called before its first connection.
 pub fn allow(limit: Duration) {
     begin(|| beside(limit));
 }
 
-/// Waits until no other test is alone. The threads that a test starts have no name, and no turn of their own.
+/// Waits until no other test is alone. Threads that a test starts have no name and need no turn of their own.
 pub fn beside_others() {
     if thread::current().name().is_some() {
         begin(|| beside(LIMIT));

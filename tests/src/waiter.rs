@@ -15,7 +15,7 @@ pub struct Waiter {
     thread: JoinHandle<Outcome>,
 }
 
-/// How a wait ended. The connection is kept: when it is dropped its tasks go back.
+/// The result of a wait. The connection is kept: its tasks are released when it is dropped.
 pub struct Outcome {
     pub client: Client,
     pub result: Result<Vec<Value>, postgres::Error>,
@@ -26,21 +26,21 @@ pub fn is_waiting(c: &mut Client, pid: i32) -> bool {
 }
 
 impl Waiter {
-    /// A `take` of one task that is waiting when this returns.
+    /// Starts a `take` of one task, which waits when this returns.
     #[track_caller]
     pub fn take(queue: &mut Queue) -> Waiter {
         let sql = format!("SELECT xqueue.take({}, '30s')", literal(&queue.name));
         Waiter::waiting(queue, &sql)
     }
 
-    /// A statement that gives jsonb, and that is waiting when this returns.
+    /// Starts a statement that returns jsonb; it waits when this returns.
     #[track_caller]
     pub fn waiting(queue: &mut Queue, sql: &str) -> Waiter {
         let client = queue.client();
         Waiter::waiting_in(queue, client, sql)
     }
 
-    /// Starts a waiter in a connection that is there already.
+    /// Starts a waiter in an existing connection.
     #[track_caller]
     pub fn waiting_in(queue: &mut Queue, client: Client, sql: &str) -> Waiter {
         let waiter = Waiter::start(client, sql);
@@ -70,7 +70,7 @@ impl Waiter {
         self.thread.is_finished()
     }
 
-    /// Waits until it waits for a lock.
+    /// Waits until the backend waits for a lock.
     #[track_caller]
     pub fn wait_for_lock(&self, queue: &mut Queue) {
         let waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)";
@@ -78,7 +78,7 @@ impl Waiter {
         wait_until(&what, || scalar(&mut queue.admin, waits, &[&self.pid]));
     }
 
-    /// By another session: when this returns the signal is on its way, unlike with a cancel request.
+    /// Cancels the statement from another session. Unlike a cancel request, the signal is on its way when this returns.
     pub fn cancel(&self, by: &mut Client) {
         let _sent: bool = scalar(by, "SELECT pg_cancel_backend($1)", &[&self.pid]);
     }
@@ -90,7 +90,7 @@ impl Waiter {
         self.thread.join().expect("the waiting thread did not panic")
     }
 
-    /// The one task it got, and its connection.
+    /// Returns the only task that the waiter got, and its connection.
     #[track_caller]
     pub fn task(self) -> (Client, Value) {
         let Outcome { client, result } = self.join();

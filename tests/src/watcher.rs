@@ -1,4 +1,4 @@
-//! A thread of this process that waits for the end of a task.
+//! A thread of this process that waits for a task to end.
 
 use std::thread::JoinHandle;
 
@@ -15,14 +15,14 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// `xqueue.wait`, asleep when this returns.
+    /// Starts `xqueue.wait`; it sleeps when this returns.
     #[track_caller]
     pub fn wait(queue: &mut Queue, id: i64, timeout: &str) -> Watcher {
         let sql = format!("SELECT xqueue.wait('{{q}}', {id}, '{timeout}')");
         Watcher::asleep(queue, &sql)
     }
 
-    /// A statement that gives an outcome; asleep when this returns.
+    /// Starts a statement that returns an outcome; it sleeps when this returns.
     #[track_caller]
     pub fn asleep(queue: &mut Queue, sql: &str) -> Watcher {
         let mut client = queue.client();
@@ -48,7 +48,7 @@ impl Watcher {
         self.thread.join().expect("the waiting thread did not panic")
     }
 
-    /// Returns what it was told; None after its timeout.
+    /// Returns the outcome that was reported; None after the timeout.
     #[track_caller]
     pub fn outcome(self) -> Option<String> {
         self.join().unwrap_or_else(|e| panic!("the wait failed: {e:?}"))

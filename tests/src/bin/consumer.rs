@@ -1,5 +1,5 @@
-//! A consumer to be killed. `consumer hold DB QUEUE` waits for a task, says `took ID`, and holds it until
-//! its standard input ends. `consumer loop DB QUEUE` takes and acks, saying `took ID` each time.
+//! A consumer that a test kills. `consumer hold DB QUEUE` waits for a task, prints `took ID`, and holds the task until
+//! its standard input ends. `consumer loop DB QUEUE` takes and acks, and prints `took ID` each time.
 
 use std::io::Read;
 

@@ -1,5 +1,5 @@
-//! A producer to be killed. `producer DB QUEUE TASKS` puts TASKS tasks in one call, waiting for capacity, says `put
-//! N` in a transaction that it leaves open, and lives until its standard input ends.
+//! A producer that a test kills. `producer DB QUEUE TASKS` puts TASKS tasks in one call that waits for capacity, prints
+//! `put N` in a transaction that it leaves open, and lives until its standard input ends.
 
 use std::io::Read;
 

@@ -1,9 +1,9 @@
-//! Whether psql has printed what a page shows.
+//! Compares the output of psql with a page.
 
 /// Stands for any text in a line, and alone on a line for any number of lines.
 const ANY: char = '…';
 
-/// The width of a table's columns does not count: runs of blanks and of dashes are one.
+/// Normalizes a line so that column widths do not count: a run of blanks or dashes becomes one.
 fn normalized(line: &str) -> String {
     let mut result = String::new();
     for c in line.trim().chars() {
@@ -31,7 +31,7 @@ fn line_matches(expected: &str, actual: &str) -> bool {
     matches(&chars(expected), &chars(actual), |c| *c == ANY, |a, b| a == b)
 }
 
-/// A pattern in which some items stand for any sequence.
+/// Matches items against a pattern in which some items stand for any sequence.
 fn matches<T>(
     pattern: &[T],
     items: &[T],

@@ -1,4 +1,4 @@
-//! Links of pages, and what they mention in code, lead to something in the repository.
+//! Checks that links of pages, and paths in code spans, lead to something in the repository.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
@@ -7,11 +7,11 @@ use super::page::Page;
 
 /// Folders whose files are named with their path.
 const FOLDERS: [&str; 5] = ["docs/", "pgrx-embed/", "sql/", "src/", "tests/"];
-/// Folders whose files are named without it; in the first one each area has a folder of its own.
+/// Folders whose files are named without it. Each area has a folder of its own in `AREAS`.
 const AREAS: &str = "tests/tests";
 const REGRESS: &str = "tests/pg_regress/sql";
 
-/// Links that lead to no file, or to no heading of a page.
+/// Returns the links that lead to no file, or to no heading of a page.
 pub fn broken_links(root: &Path, pages: &[Page]) -> Vec<String> {
     let anchors: HashMap<&Path, HashSet<String>> =
         pages.iter().map(|page| (page.path.as_path(), anchors(page))).collect();
@@ -59,7 +59,7 @@ fn resolved(path: &Path) -> PathBuf {
     result
 }
 
-/// Returns the pages that a page links to, as paths from the root.
+/// Returns the paths, from the root, of the pages that a page links to.
 pub fn linked_pages(page: &Page) -> BTreeSet<PathBuf> {
     let targets = page.prose.iter().flat_map(|(_, line)| links(line));
     let paths = targets.filter(|target| !target.starts_with("https://")).filter_map(|target| {
@@ -69,7 +69,7 @@ pub fn linked_pages(page: &Page) -> BTreeSet<PathBuf> {
     paths.collect()
 }
 
-/// The targets of `[text](target)` in a line.
+/// Returns the targets of `[text](target)` in a line.
 fn links(line: &str) -> impl Iterator<Item = String> {
     let line = without_code(line);
     let targets: Vec<String> = line
@@ -84,7 +84,7 @@ fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect()
 }
 
-/// The text of the headings, without markup.
+/// Returns the text of the headings of a level, without markup.
 pub fn headings(page: &Page, level: usize) -> impl Iterator<Item = String> {
     let mark = format!("{} ", "#".repeat(level));
     page.prose.iter().filter_map(move |(_, line)| {
@@ -92,7 +92,7 @@ pub fn headings(page: &Page, level: usize) -> impl Iterator<Item = String> {
     })
 }
 
-/// The anchors that GitHub makes of headings.
+/// Returns the anchors that GitHub makes of headings.
 fn anchors(page: &Page) -> HashSet<String> {
     let mut known = HashSet::new();
     let titles = page.prose.iter().filter(|(_, line)| line.starts_with('#'));
@@ -110,7 +110,7 @@ fn anchors(page: &Page) -> HashSet<String> {
     known
 }
 
-/// Paths and names of tests in code that do not exist.
+/// Returns paths and names of tests in code spans that do not exist.
 pub fn broken_mentions(root: &Path, page: &Page) -> Vec<String> {
     let (tests, mut broken) = (names_of_tests(root), Vec::new());
     for (number, line) in &page.prose {

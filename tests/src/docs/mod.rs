@@ -1,13 +1,13 @@
-//! The documentation, tried: README.md and docs/**/*.md.
+//! Tests the documentation: README.md and docs/**/*.md.
 //!
 //! - A block ```` ```sql ```` is run. The blocks of a page run in its order, in one psql session and a fresh database.
-//! - A block ```` ```output ```` right after it is what psql prints, `…` standing for any text and, alone on a line, for
-//!   any lines. Without one, the block must only not fail.
+//! - A block ```` ```output ```` right after it is the output of psql; `…` stands for any text and, alone on a line,
+//!   for any lines. Without such a block, the statements must only not fail.
 //! - A block ```` ```sql no-run: REASON ```` is shown and not run.
-//! - A block ```` ```python from FILE ```` shows lines of a file, which have to stand in it, indentation aside.
-//! - Links to pages, headings and files lead somewhere, and so do paths and names of tests in `code`.
+//! - A block ```` ```python from FILE ```` shows lines of a file. They must be in the file; indentation does not count.
+//! - Links to pages, headings and files must lead somewhere, and so must paths and names of tests in `code`.
 //!
-//! Each function returns the defects found, one a line, with page and line.
+//! Each function returns the defects found, one per line, with page and line.
 
 mod compare;
 mod links;

@@ -1,8 +1,8 @@
-//! A page of Markdown, cut into what is checked: fenced blocks, and the text between them.
+//! A page of Markdown, split into the parts to check: fenced blocks, and the text between them.
 
 use std::path::{Path, PathBuf};
 
-/// Languages of blocks that are neither run nor compared.
+/// Languages of blocks that are not run or compared.
 const OTHER_LANGUAGES: [&str; 13] = [
     "sh", "python", "js", "rust", "go", "prisma", "perl", "php", "java", "ruby", "conf", "text",
     "json",
@@ -12,12 +12,12 @@ const FROM: &str = "from ";
 
 #[derive(Debug, PartialEq)]
 pub enum Kind {
-    /// Run, and what it is said to print.
+    /// SQL that is run, and the output that the page shows for it.
     Sql {
         output: Option<Vec<String>>,
     },
     Unrun,
-    /// Part of a file of the repository, which the tests run.
+    /// An excerpt of a file of the repository; the tests run that file.
     Excerpt {
         of: PathBuf,
     },
@@ -26,7 +26,7 @@ pub enum Kind {
 
 #[derive(Debug)]
 pub struct Block {
-    /// The line of its first fence, from 1.
+    /// The line of its first fence, counted from 1.
     pub line: usize,
     pub kind: Kind,
     pub text: Vec<String>,
@@ -34,12 +34,12 @@ pub struct Block {
 
 #[derive(Debug, Default)]
 pub struct Page {
-    /// From the root of the repository.
+    /// The path from the root of the repository.
     pub path: PathBuf,
     pub blocks: Vec<Block>,
     /// The lines outside of blocks, with their numbers.
     pub prose: Vec<(usize, String)>,
-    /// What is wrong with the blocks themselves.
+    /// Errors in the markup of the blocks.
     pub defects: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl Page {
         Page::parse(path, &text)
     }
 
-    /// README.md and every page under docs/, in order of their names.
+    /// Returns README.md and every page under docs/, ordered by name.
     pub fn all(root: &Path) -> Vec<Page> {
         let mut paths = vec![PathBuf::from("README.md")];
         let mut folders = vec![PathBuf::from("docs")];
@@ -113,7 +113,7 @@ impl Page {
                 Kind::Unrun
             }
             (name, "") if OTHER_LANGUAGES.contains(&name) => {
-                // Commands of a shell are not for this runner, whatever statements they hold.
+                // This runner ignores shell commands, even with statements in them.
                 if !["python", "sh"].contains(&name) && text.iter().any(|line| is_call(line)) {
                     self.defect(line, "sql that is not run is marked ```sql no-run: REASON");
                 }
@@ -128,7 +128,7 @@ impl Page {
         self.blocks.push(Block { line, kind, text });
     }
 
-    /// Only blank lines may stand between a block and its output.
+    /// Adds the output to the block before it. Only blank lines are allowed between them.
     fn add_output(&mut self, line: usize, text: Vec<String>) {
         let between = |block: &Block| {
             let end = block.line + block.text.len() + 1;
@@ -145,7 +145,7 @@ impl Page {
     }
 }
 
-/// The indentation and the language of a fence.
+/// Returns the indentation and the language of a fence.
 fn fence(line: &str) -> Option<(usize, &str)> {
     let rest = line.trim_start();
     rest.strip_prefix("```").map(|language| (line.len() - rest.len(), language.trim()))
@@ -155,7 +155,7 @@ fn is_call(line: &str) -> bool {
     ["SELECT ", "CALL "].iter().any(|word| line.contains(word)) && line.contains("xqueue.")
 }
 
-/// psql would join an unfinished statement to the next block.
+/// Returns whether the block ends its last statement; psql would join an unfinished one to the next block.
 fn ends_statement(text: &[String]) -> bool {
     let code = text.iter().map(|line| line.split("--").next().unwrap_or_default().trim());
     let mut filled = code.filter(|line| !line.is_empty());

@@ -1,4 +1,4 @@
-//! Runs the blocks of a page by psql.
+//! Runs the blocks of a page in psql.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,10 +8,10 @@ use super::compare::is_shown;
 use super::page::{Block, Kind, Page};
 use crate::Database;
 
-/// No block waits longer than this in one statement.
+/// A statement of a block ends after 30 s at the latest.
 const OPTIONS: &str = "-c statement_timeout=30s -c DateStyle=ISO -c TimeZone=UTC";
 
-/// What does not run to its end, fails, or prints something else than the page shows.
+/// Returns the blocks that do not run to their end, fail, or print something other than the page shows.
 pub fn failures(page: &Page) -> Vec<String> {
     let is_run = |block: &&Block| matches!(block.kind, Kind::Sql { .. });
     let blocks: Vec<&Block> = page.blocks.iter().filter(is_run).collect();
@@ -51,7 +51,7 @@ fn script(blocks: &[&Block]) -> String {
     script
 }
 
-/// The lines between the marks of a block; None unless both are there.
+/// Returns the lines between the marks of a block; None unless both marks exist.
 fn printed_by(lines: &[String], number: usize) -> Option<&[String]> {
     let first = lines.iter().position(|line| *line == begin(number))? + 1;
     let length = lines[first..].iter().position(|line| *line == end(number))?;
@@ -72,12 +72,12 @@ fn is_error(line: &str) -> bool {
         .any(|start| line.starts_with(start))
 }
 
-/// What psql prints in a fresh database that has the extension, errors among the rest.
+/// Returns the output of psql, errors included, in a fresh database that has the extension.
 fn psql(script: &str) -> String {
     printed_in(&Database::new("docs"), script)
 }
 
-/// What psql prints in a database, errors among the rest.
+/// Returns the output of psql, errors included, in a database.
 pub fn printed_in(database: &Database, script: &str) -> String {
     let name = std::env::temp_dir().join(format!("{}.out", database.name));
     let file = File::create(&name).expect("a file for the output");
@@ -89,7 +89,7 @@ pub fn printed_in(database: &Database, script: &str) -> String {
         .stderr(file)
         .spawn()
         .expect("psql starts");
-    // It may have ended before it has read all; the marks tell.
+    // psql can end before it has read everything; the missing marks then report it.
     let _ = child.stdin.take().expect("its input").write_all(script.as_bytes());
     child.wait().expect("psql ends");
     let printed = std::fs::read_to_string(&name).expect("the output");
