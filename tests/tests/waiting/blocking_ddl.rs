@@ -1,4 +1,4 @@
-//! DDL on a queue whose consumers wait: it does not wait for them, and they get a clear answer.
+//! DDL on a queue does not wait for its sleeping consumers, and they get the right rows or a clear error.
 
 use xqueue_tests::*;
 
@@ -92,7 +92,7 @@ fn downgrade_ends_the_wait_or_refuses() {
         assert!(["42P01", "55000"].contains(&error.code().code()), "{error:?}");
         assert_eq!(scalar::<i32>(&mut client, "SELECT 1", &[]), 1);
     }
-    // An ordinary table again, with everything in it.
+    // It is an ordinary table again: all statements work on it.
     q.sql("INSERT INTO {q} (payload) VALUES ('1'); DELETE FROM {q}; DROP TABLE {q}");
     q.abandon();
 }
@@ -133,7 +133,7 @@ fn add_column_with_the_jsonb_form() {
     assert_eq!(ack(&mut client, &q.name, id(&task))[0]["extra"], json!("new"));
 }
 
-/// The rows of a running statement have the columns it was planned with: a right row or a clear error.
+/// Rows of a running statement have the columns of its plan: the call returns a correct row or a clear error.
 #[test]
 fn add_and_drop_column_with_the_row_form() {
     for command in [
@@ -159,7 +159,7 @@ fn add_and_drop_column_with_the_row_form() {
                 );
             }
         }
-        // The next statement of that same session sees the new columns.
+        // The next statement of that session sees the new columns.
         q.sql("INSERT INTO {q} DEFAULT VALUES");
         let again = client.query(&sql, &[]);
         assert!(again.is_ok(), "{command}: {again:?}");
@@ -227,7 +227,7 @@ fn create_index() {
     waiter.task();
 }
 
-/// `check` gives the worker time to mend what it finds, and must not be what keeps it from that.
+/// `check` waits for the worker to repair what it reports, and its own lock must not prevent the repair.
 #[test]
 fn a_check_that_waits_holds_no_lock() {
     let mut q = Queue::new("ddl");
@@ -243,7 +243,8 @@ fn a_check_that_waits_holds_no_lock() {
     assert_eq!(check.task().1["ok"], json!(true));
 }
 
-/// Two that hold a weak lock of the table and want a strong one would wait for each other.
+/// Runs two statements concurrently. Two sessions that hold a weak lock of the table and request a strong one would
+/// deadlock.
 fn at_once(statements: [[&str; 2]; 2]) -> Queue {
     let q = Queue::with("ddl", "id bigserial PRIMARY KEY, payload jsonb", &json!({}));
     std::thread::scope(|scope| {

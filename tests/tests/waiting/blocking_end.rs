@@ -1,5 +1,5 @@
-//! How a wait ends without a task: timeout, cancel, terminate, a client that is gone. Nothing may be taken
-//! for it then, and a wake-up that was meant for it goes to the next.
+//! Waits that end without a task: timeout, cancel, terminate, a closed connection. No task is taken for such a waiter,
+//! and its wake-up goes to the next consumer.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -11,7 +11,7 @@ fn alive(c: &mut Client, pid: i32) -> bool {
     scalar(c, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", &[&pid])
 }
 
-/// The waiter is gone; a task put now is ready, and a second waiter gets it.
+/// Asserts that the waiter is gone, that a task put now stays ready, and that a second waiter gets it.
 #[track_caller]
 fn nothing_taken_and_next_is_served(q: &mut Queue, gone: i32) {
     q.wait_for_consumers(0);
@@ -36,7 +36,7 @@ fn statement_timeout() {
     let (mut c, error) = waiter.error();
     assert_eq!(error.code().code(), "57014");
     nothing_taken_and_next_is_served(&mut q, pid);
-    // The session goes on.
+    // The session is still usable.
     take(&mut c, &q.name, "10ms", 1);
 }
 
@@ -60,7 +60,7 @@ fn terminate() {
     let waiter = Waiter::take(&mut q);
     let pid = waiter.pid;
     q.sql(&format!("SELECT pg_terminate_backend({pid})"));
-    // The client may see the end of the connection before the message that came just before it.
+    // The client can see the connection close before it reads the message sent just before.
     let error = waiter.join().result.expect_err("the wait was ended");
     assert!(error.is_closed() || code(&error) == "57P01", "{error:?}");
     wait_until("the backend is gone", || !alive(&mut q.admin, pid));
@@ -77,7 +77,7 @@ fn the_client_is_gone() {
     nothing_taken_and_next_is_served(&mut q, child.backend);
 }
 
-/// The kill and the put meet: whatever the dead client was given, the next consumer has in the end.
+/// Race of a kill with a put: the next consumer gets the task in the end, even if the killed client was woken for it.
 #[test]
 fn the_client_dies_while_it_is_woken() {
     let mut q = Queue::new("end");
@@ -97,8 +97,8 @@ fn the_client_dies_while_it_is_woken() {
     q.assert_tasks(&[("total", 0)]);
 }
 
-/// The cancel and the put meet: the first waiter has the task or an error, never both, and in the case of
-/// an error the second has the task.
+/// Race of a cancel with a put: the first waiter returns either the task or an error. If it returns an error, the
+/// second waiter gets the task.
 #[test]
 fn a_cancel_that_meets_the_wake_up() {
     let mut q = Queue::new("end");
@@ -137,7 +137,7 @@ fn a_cancel_that_meets_the_wake_up() {
                 second_client = Some(client);
             }
         }
-        // A cancel that came late must not hit the next round.
+        // A late cancel must not hit the next round.
         while client.batch_execute("SELECT 1").is_err() {}
         first_client = Some(client);
     }
@@ -145,7 +145,7 @@ fn a_cancel_that_meets_the_wake_up() {
     q.assert_tasks(&[("total", 0)]);
 }
 
-/// A waiter whose own transaction fails after it was served has not used its wake-up.
+/// A waiter whose own transaction fails after it got a task has not used its wake-up.
 #[test]
 fn a_served_waiter_that_rolls_back() {
     let mut q = Queue::new("end");
@@ -162,7 +162,7 @@ fn a_served_waiter_that_rolls_back() {
     assert_eq!(xqueue_tests::id(&second.task().1), id);
 }
 
-/// The task of one wake-up per put, with the consumers dying all the time: none may be left lying.
+/// Each put wakes one consumer, while consumers keep dying: no task stays ready for good.
 #[test]
 fn kills_at_random() {
     let seed = seed();
@@ -180,7 +180,7 @@ fn kills_at_random() {
                 let _done: bool = scalar(&mut q.admin, sql, &[&children[victim].backend]);
             }
             2 => {
-                // A statement that is cancelled ends this consumer as well, in an error.
+                // A cancelled statement also ends this consumer, with an error.
                 let sql = "SELECT pg_cancel_backend($1)";
                 let _done: bool = scalar(&mut q.admin, sql, &[&children[victim].backend]);
             }
@@ -192,7 +192,7 @@ fn kills_at_random() {
         put(&mut q.admin, &name, round);
         children[victim] = start();
     }
-    // A task is acked by its holder, or is ready again and then given to one that waits.
+    // A task is acked by its holder, or becomes ready again and goes to a waiting consumer.
     q.wait_for("total", 0);
     q.assert_tasks(&[("total", 0)]);
 }

@@ -1,4 +1,4 @@
-//! Which consumer gets which task: first come, first served, one consumer per task, and how many per call.
+//! The order of waiting consumers: first come, first served, one consumer per task, and batches.
 
 use std::collections::BTreeSet;
 
@@ -91,7 +91,7 @@ fn a_waiter_that_asks_for_many_takes_what_is_there() {
     q.assert_tasks(&[("taken", 3)]);
 }
 
-/// One takes a batch for which several were woken: the others wait on and lose no later task.
+/// A consumer takes a whole batch for which several were woken: the others keep waiting and miss no later task.
 #[test]
 fn a_greedy_waiter_leaves_the_others_waiting() {
     let mut q = Queue::new("order");
@@ -105,7 +105,7 @@ fn a_greedy_waiter_leaves_the_others_waiting() {
     let mut held: Vec<(Client, Vec<Value>)> = Vec::new();
     let mut keep = |outcome: Outcome| held.push((outcome.client, outcome.result.unwrap()));
     keep(greedy.join());
-    // It may have got all of them: now there is one for each of the others in any case.
+    // It can have taken all of them: four more tasks guarantee one for each of the others.
     q.sql("SELECT xqueue.put('{q}', '[{}, {}, {}, {}]')");
     others.into_iter().for_each(|waiter| keep(waiter.join()));
     let taken: BTreeSet<i64> = held.iter().flat_map(|(_, tasks)| ids(tasks)).collect();
@@ -124,7 +124,7 @@ fn the_row_form_waits_too() {
     let (mut client, task) = waiter.task();
     assert_eq!((xqueue_tests::id(&task), &task["status"]), (id, &json!("T")));
     ack(&mut client, &name, id);
-    // With columns of the row type, as an ORM reads them.
+    // With the columns of the row type, like an ORM reads them.
     let id = put(&mut q.admin, &name, 6);
     let row = client.query_one(&format!("SELECT * FROM xqueue.take(NULL::{name})"), &[]).unwrap();
     assert_eq!(row.get::<_, i64>("id"), id);
@@ -160,7 +160,7 @@ fn takers_that_do_not_wait_share_without_a_double() {
     all.dedup();
     let given: usize = held.iter().map(|(_, mine)| mine.len()).sum();
     assert_eq!(all.len(), given, "no task was given twice");
-    // A take may pass over a row another one has locked: what is left must be ready.
+    // A take can skip a row that another take has locked: the rest must be ready.
     q.assert_tasks(&[("taken", given as i64), ("ready", 800 - given as i64)]);
 }
 
@@ -172,7 +172,7 @@ fn a_released_task_returns_to_its_old_place() {
     assert_eq!(first, all[..2]);
     release(&mut q.admin, &q.name, all[0]);
     assert_eq!(q.takes(1), [all[0]]);
-    // A task put with a smaller key later than the others comes first as well.
+    // A task that is put later with a smaller key also comes before the others.
     q.sql("INSERT INTO {q} (id) VALUES (-5)");
     assert_eq!(take_all(&mut q.admin, &q.name), [-5, all[2], all[3]]);
 }

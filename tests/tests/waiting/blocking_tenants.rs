@@ -1,6 +1,6 @@
-//! Queues that decide by the caller which tasks it gets, by row security or by a function that picks: a wake-up that
-//! one consumer cannot use goes on to those that have not looked since, once round the wait queue. The worker, which
-//! looks after consumers that sleep beside ready tasks, is stopped here.
+//! Queues in which the caller decides which tasks it gets, by row security or by a pick function. A consumer that
+//! cannot use its wake-up passes it on to consumers that have not checked since, once round the wait queue. The worker
+//! would rescue consumers that sleep although tasks are ready; it is stopped here.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -11,7 +11,7 @@ const COLUMNS: &str =
 const POLICY: &str = "ALTER TABLE {q} ENABLE ROW LEVEL SECURITY; \
                       CREATE POLICY own ON {q} USING (tenant = current_user)";
 
-/// A queue that two tenants share, each a role of its own.
+/// A queue that two tenants share; each has a role of its own.
 struct Shared {
     stopped: Option<Stopped>,
     q: Queue,
@@ -29,15 +29,15 @@ impl Shared {
         Shared { stopped: None, q, database, a, b }
     }
 
-    /// By row security.
+    /// Separates the tenants by row security.
     fn secured(options: &Value) -> Shared {
         let mut shared = Shared::with(options);
         shared.q.sql(POLICY);
         shared
     }
 
-    /// By a function that picks, and counts how often it finds nothing. A look asks again as long as it is given tasks that
-    /// others are taking, but ends once it is given none.
+    /// Separates the tenants by a pick function, which counts how often it finds no task. A take calls it again while
+    /// it returns tasks that others are taking, and stops once it returns no rows.
     fn picked() -> Shared {
         let (name, mut shared) = (unique("pick"), Shared::with(&json!({})));
         shared.q.sql(&format!(
@@ -51,7 +51,7 @@ impl Shared {
         shared
     }
 
-    /// From now on nothing but the passing on of wake-ups helps.
+    /// Stops the worker: from here on only consumers pass wake-ups on.
     fn stop_worker(&mut self) {
         self.q.assert_exact();
         self.stopped = Some(Stopped::worker(&mut self.q.admin));
@@ -81,7 +81,7 @@ impl Shared {
         (0..count).map(|_| self.b_waits()).collect()
     }
 
-    /// Puts tasks for a tenant, in one transaction.
+    /// Puts tasks for a tenant in one transaction.
     #[track_caller]
     fn insert(&mut self, tenant: &str, count: i64) {
         self.q.sql(&format!(
@@ -116,7 +116,7 @@ fn b_passes_it_on(mut shared: Shared) {
     let client = Shared::assert_is_for(a, &shared.a);
     assert!(!b.finished());
     shared.insert_for_b(1);
-    // The sub-queue is free from here on.
+    // The sub-queue has no task in flight from here on.
     shared.q.sql("SELECT xqueue.delete('{q}', id) FROM {q} WHERE status = 'T'");
     Shared::assert_is_for(b, &shared.b);
     drop(client);
@@ -139,7 +139,7 @@ fn sub_queues_of_others() {
     b_passes_it_on(shared);
 }
 
-/// The look of a consumer that sees nothing says nothing of what there is to take.
+/// A take that is shown no row by row security reports nothing about the sub-queues.
 #[test]
 fn sub_queues_that_others_have_looked_into() {
     let mut shared = Shared::secured(&json!({"features": {"utube": true}}));
@@ -229,7 +229,7 @@ fn a_loop_by_next() {
     assert!(!b.finished());
 }
 
-/// The first has the wake-up and ends before it has looked: by `end`, which is given its PID.
+/// The first consumer is woken and ends before it checks. `end` ends it and is given its PID.
 #[track_caller]
 fn ends_with_the_wake_up(timeouts: &str, end: impl FnOnce(&mut Shared, i32)) {
     let mut shared = Shared::secured(&json!({}));
@@ -270,7 +270,7 @@ fn statement_timeout_with_the_wake_up() {
     });
 }
 
-/// Its own timeout is over when it looks, in vain.
+/// The consumer's timeout has passed when it checks and finds no task.
 #[test]
 fn a_timeout_that_meets_the_wake_up() {
     let mut shared = Shared::secured(&json!({}));
@@ -288,7 +288,7 @@ fn a_timeout_that_meets_the_wake_up() {
     assert_eq!(b.join().result.expect("no error"), Vec::<Value>::new());
 }
 
-/// However the first ends that was woken, and whenever: the last has the task.
+/// The last consumer gets the task, no matter how and when the woken first one ends.
 #[test]
 fn an_end_that_meets_the_wake_up() {
     let seed = seed();
@@ -299,7 +299,7 @@ fn an_end_that_meets_the_wake_up() {
     let mut a = Some(shared.client(&shared.a));
     for _ in 0..40 {
         let b = match random.random_range(0..3) {
-            // Its time is over at about the moment when it is woken.
+            // Its timeout expires at about the moment when it is woken.
             0 => {
                 let timeout = random.random_range(60..90);
                 let sql = format!("SELECT xqueue.take('{name}', '{timeout} ms')");
@@ -321,12 +321,12 @@ fn an_end_that_meets_the_wake_up() {
     }
 }
 
-/// As many look as are in the wait queue, each once, although none can take the task.
+/// A task that no consumer can take wakes each consumer in the wait queue once.
 #[test]
 fn a_task_for_no_consumer_goes_round_once() {
     const PUTS: i64 = 15;
     let mut shared = Shared::picked();
-    // Once the tasks are counted, all that wait are woken to look.
+    // Once the tasks are counted, all waiting consumers are woken to check.
     shared.q.assert_exact();
     let bs = shared.many_bs_wait(10);
     shared.stop_worker();

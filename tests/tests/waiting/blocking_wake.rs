@@ -1,8 +1,8 @@
-//! What wakes a waiting take, and what does not.
+//! Events that wake a waiting take, and events that do not.
 
 use xqueue_tests::*;
 
-/// A waiter sleeps, `action` happens, the waiter holds the one task.
+/// Starts a waiter, runs `action`, and asserts that the waiter gets the only task.
 #[track_caller]
 fn woken_by(q: &mut Queue, action: impl FnOnce(&mut Queue)) -> Value {
     let waiter = Waiter::take(q);
@@ -14,7 +14,7 @@ fn woken_by(q: &mut Queue, action: impl FnOnce(&mut Queue)) -> Value {
     task
 }
 
-/// The waiter sleeps on, though something was done that might have woken it.
+/// Asserts that the waiter still sleeps after an event that could have woken it.
 #[track_caller]
 fn still_waiting(q: &mut Queue, waiter: &Waiter) {
     wait_until("it waits on", || is_waiting(&mut q.admin, waiter.pid) || waiter.finished());
@@ -123,7 +123,7 @@ fn exception_block_around_anothers_take() {
         let sql = "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)";
         scalar(&mut q.admin, sql, &[&other.pid])
     });
-    // It leaves the block, and is still in its transaction when the waiter is served.
+    // The other session leaves the block, and is still in its transaction when the waiter gets its task.
     woken_by(&mut q, |q| q.sql(&format!("SELECT pg_advisory_unlock({gate})")));
     assert!(!other.finished());
     q.sql("SELECT pg_advisory_unlock_all()");
@@ -194,7 +194,7 @@ fn another_queue_does_not() {
     waiter.task();
 }
 
-/// A locked row is passed over by a take; when it is free, and still ready, it must be given out.
+/// A take skips a locked row. When the lock is released and the row is still ready, a consumer must get it.
 #[test]
 fn rollback_of_a_delete_by_hand() {
     let mut q = Queue::new("wake");

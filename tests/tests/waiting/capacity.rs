@@ -1,4 +1,4 @@
-//! Feature capacity: never a task more, however it is put; what counts as room.
+//! Feature capacity: the number of tasks never exceeds it, no matter how they are put; which changes free capacity.
 
 use xqueue_tests::*;
 
@@ -33,7 +33,7 @@ fn rows_by_hand_are_refused() {
     let mut copy = q.admin.copy_in(&format!("COPY {} (id) FROM STDIN", q.name)).unwrap();
     std::io::Write::write_all(&mut copy, b"77\n").unwrap();
     assert_eq!(code(&copy.finish().expect_err("there is no room")), "53400");
-    // What inserts no row needs no room.
+    // A statement that inserts no row needs no capacity.
     q.sql("INSERT INTO {q} (id) SELECT id FROM {q} ON CONFLICT DO NOTHING");
     q.sql("INSERT INTO {q} (id) SELECT id FROM {q} ON CONFLICT (id) DO UPDATE SET payload = '1'");
     q.sql("UPDATE {q} SET id = id + 100");
@@ -55,7 +55,7 @@ fn every_state_counts() {
     assert_eq!(q.puts(1), 0);
 }
 
-/// The room of what was deleted is needed again where that is undone.
+/// A rollback to the savepoint restores the deleted tasks, so their capacity stays reserved.
 #[test]
 fn room_of_what_is_deleted_in_a_savepoint_stays_reserved() {
     let mut q = Queue::limited("capacity", 3, 0);
@@ -72,7 +72,7 @@ fn room_of_what_is_deleted_in_a_savepoint_stays_reserved() {
     q.assert_tasks(&[("total", 3)]);
 }
 
-/// What a transaction has deleted makes room for what it puts, and for other transactions after its commit only.
+/// Deletes make room for puts of the same transaction immediately, and for other transactions after the commit.
 #[test]
 fn what_the_same_transaction_deletes_is_room() {
     let mut q = Queue::limited("capacity", 2, 2);
@@ -115,7 +115,7 @@ fn what_is_rolled_back_is_room() {
     assert_eq!(q.puts(2), 2);
 }
 
-/// Room that turns out not to be needed is given back when the call ends, not with the transaction.
+/// Capacity that turns out not to be needed is returned when the call ends, not with the transaction.
 #[test]
 fn what_a_trigger_drops_is_room() {
     let mut q = Queue::limited("capacity", 3, 0);
@@ -131,7 +131,7 @@ fn what_a_trigger_drops_is_room() {
     q.sql("DROP FUNCTION {q}_odd CASCADE");
 }
 
-/// The rows that a trigger adds by itself need room of their own.
+/// Rows that a trigger adds need capacity of their own.
 #[test]
 fn what_a_trigger_adds_needs_room() {
     let mut q = Queue::limited("capacity", 3, 0);
@@ -187,7 +187,7 @@ fn the_capacity_of_a_live_queue_is_changed() {
     assert_eq!(q.puts(1), 1);
     q.sql("ROLLBACK");
     assert_eq!(q.puts(1), 0);
-    // In the transaction that lowers it, and in the one that makes the queue.
+    // The limit also holds in the transaction that lowers it, and in the one that makes the queue.
     q.sql("BEGIN");
     capacity(&mut q, json!(2));
     assert_eq!(q.puts(1), 0);
@@ -229,7 +229,7 @@ fn a_role_that_may_not_insert_reserves_nothing() {
     assert_eq!(q.puts(1), 1);
 }
 
-/// What another server has committed is not refused here.
+/// Changes replicated from another server are not refused.
 #[test]
 fn changes_of_another_server_are_repeated_in_any_case() {
     let mut q = Queue::limited("capacity", 2, 2);

@@ -1,4 +1,4 @@
-//! A hundred producers at once: never a task more than the capacity, as an observer sees it all the time.
+//! Producers in large numbers: an observer never sees more tasks than the capacity.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +10,7 @@ const CAPACITY: i64 = 10;
 const PRODUCERS: i64 = 100;
 const TASKS: i64 = 6;
 
-/// Puts its tasks, waiting for room: alone or in batches, some of them rolled back.
+/// Puts its tasks and waits for capacity: alone or in batches, and rolls some back.
 fn produce(mut c: Client, name: &str, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let mut left = TASKS;
@@ -30,7 +30,7 @@ fn produce(mut c: Client, name: &str, seed: u64) {
     }
 }
 
-/// Takes and acks until there have been all; gives how many.
+/// Takes and acks until all tasks have been put and taken; returns their number.
 fn consume(mut c: Client, name: &str, are_all_put: &AtomicBool) -> i64 {
     let mut done = 0;
     loop {
@@ -45,7 +45,7 @@ fn consume(mut c: Client, name: &str, are_all_put: &AtomicBool) -> i64 {
     }
 }
 
-/// The most tasks that were ever seen.
+/// Returns the greatest number of tasks ever seen.
 fn observe(mut c: Client, name: &str, is_over: &AtomicBool) -> i64 {
     let (sql, mut most) = (format!("SELECT count(*) FROM {name}"), 0);
     while !is_over.load(Ordering::Relaxed) {
@@ -82,7 +82,7 @@ fn a_hundred_producers() {
     assert_eq!(q.calls("put"), PRODUCERS * TASKS);
 }
 
-/// By hand they are refused, never let in one too many, whatever ends their transaction.
+/// Inserts by hand are refused without capacity. The limit holds regardless of how their transactions end.
 #[test]
 fn by_hand() {
     let mut q = Queue::limited("crowd", CAPACITY, 0);

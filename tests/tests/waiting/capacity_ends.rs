@@ -1,5 +1,5 @@
-//! Producers that end without having used their room, or their place in line: cancelled, terminated, killed, out
-//! of time. The room is the next one's.
+//! Producers that end without using their capacity, or while they wait in line: cancelled, terminated, killed, timed
+//! out. The next producer gets the capacity.
 
 use xqueue_tests::*;
 
@@ -44,7 +44,7 @@ fn statement_timeout() {
     let (mut c, error) = Waiter::start(c, &sql).error();
     assert_eq!(error.code().code(), "57014");
     assert_eq!(q.stats()["producers"], json!(0));
-    // In a function that catches it, the session goes on and holds no place.
+    // If a function catches the error, the session continues and no longer waits in line.
     q.sql(
         "SET statement_timeout = '200ms';
          DO $$ BEGIN PERFORM xqueue.put('{q}', '{}', timeout => '30s');
@@ -75,7 +75,7 @@ fn put_wait() {
     q.abandon();
 }
 
-/// While it stands in line already: the end of the transaction does not end the wait, that of the process does.
+/// The producer is in line already: the end of the transaction does not end the wait, the end of the process does.
 #[test]
 fn in_the_commit_before_the_wait() {
     let mut q = Queue::limited("roomend", 1, 1);
@@ -105,14 +105,14 @@ fn in_the_commit_before_the_wait() {
     q.sql("DROP TABLE {q}_log; DROP FUNCTION {q}_f CASCADE");
 }
 
-/// A lock on the table that is asked for while a put is undone is had before the producers that get its room.
+/// A lock request that arrives while a put is rolled back is granted before the producers that get its capacity.
 struct Blocked {
     lock: Waiter,
     first: Waiter,
     second: Waiter,
 }
 
-/// The first producer has been given room, and waits for the table.
+/// Returns when the first producer has been granted capacity and waits for the table lock.
 fn granted_and_blocked(q: &mut Queue) -> Blocked {
     let name = q.name.clone();
     let mut open = q.client();
@@ -156,8 +156,8 @@ fn with_tasks_that_are_not_committed() {
     q.assert_tasks(&[("total", 3)]);
 }
 
-/// The cancel and the room meet: the first has put its task or an error, and the second's is put in any case once
-/// there is room for both.
+/// Race of a cancel with freed capacity: the first producer puts its task or returns an error. The second one puts its
+/// task in either case once there is capacity for both.
 #[test]
 fn a_cancel_that_meets_the_room() {
     let mut q = Queue::limited("roomend", 1, 1);

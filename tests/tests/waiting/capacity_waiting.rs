@@ -1,5 +1,4 @@
-//! Producers that wait for room: in the order in which they came, woken when there is room for them, and for
-//! nothing else.
+//! Producers wait for capacity in the order of their arrival, and are woken only when there is enough for them.
 
 use xqueue_tests::*;
 
@@ -26,7 +25,7 @@ fn a_producer_is_woken_by_whatever_makes_room() {
         q.sql(maker);
         assert_eq!(producer.tasks().len(), 1, "{maker}");
     }
-    // A put that is rolled back, in part and as a whole.
+    // A put that is rolled back, to a savepoint and as a whole.
     q.sql("DELETE FROM {q}");
     for end in ["ROLLBACK TO s", "ROLLBACK"] {
         let mut other = q.client();
@@ -62,7 +61,7 @@ fn in_the_order_of_arrival() {
     q.assert_tasks(&[("total", 2)]);
 }
 
-/// A put that needs less does not overtake earlier ones; nor does a later one.
+/// A smaller put does not overtake earlier ones, whether it is in line already or arrives later.
 #[test]
 fn a_large_batch_is_not_overtaken() {
     let mut q = Queue::limited("room", 5, 4);
@@ -80,7 +79,7 @@ fn a_large_batch_is_not_overtaken() {
     q.assert_tasks(&[("total", 5)]);
 }
 
-/// When the large batch at the head gives up, those behind it may go.
+/// When the large batch at the head gives up, the puts behind it proceed.
 #[test]
 fn a_producer_that_gives_up_makes_way() {
     let mut q = Queue::limited("room", 5, 4);
@@ -92,7 +91,7 @@ fn a_producer_that_gives_up_makes_way() {
     q.assert_tasks(&[("total", 5)]);
 }
 
-/// Those in line might wait for him to end.
+/// Producers in line can depend on the end of this transaction, so it does not queue behind them.
 #[test]
 fn a_producer_with_reserved_room_goes_on() {
     let mut q = Queue::limited("room", 5, 0);
@@ -134,14 +133,14 @@ fn another_capacity() {
     q.upgrade(&capacity(json!(4)));
     assert_eq!(batch.tasks().len(), 2);
     assert!(!single.finished());
-    // An upgrade that is rolled back makes no room; nor does one that changes something else.
+    // An upgrade that is rolled back frees no capacity, and neither does one that changes something else.
     q.sql("BEGIN");
     q.upgrade(&capacity(json!(9)));
     q.sql("ROLLBACK");
     q.upgrade(&json!({"features": {"buried": true}}));
     q.sql("ALTER TABLE {q} ADD COLUMN more int");
     assert!(!single.finished());
-    // What can never fit any more is refused; the one behind it is not.
+    // A put that can never fit any more is refused; the one behind it is not.
     let batch = Waiter::put(&mut q, &empty_tasks(4));
     let last = Waiter::put(&mut q, &numbered(2));
     q.upgrade(&capacity(json!(3)));
@@ -177,7 +176,7 @@ fn waiting_consumers_are_shown() {
     assert_eq!((&shown[0]["pid"], &shown[0]["tasks"]), (&json!(batch.pid), &json!(2)));
     assert_eq!((shown.len(), &q.stats()["consumers"]), (1, &json!(0)));
     assert!(!is_waiting(&mut q.admin, batch.pid), "he is no consumer");
-    // He holds no lock.
+    // A waiting producer holds no lock.
     let held = "SELECT count(*) FROM pg_locks WHERE pid = $1 AND relation = $2::text::regclass";
     assert_eq!(scalar::<i64>(&mut q.admin, held, &[&batch.pid, &q.name]), 0);
     q.sql("TRUNCATE {q}");
@@ -214,7 +213,7 @@ fn a_put_that_waits_in_its_transaction() {
     q.assert_reserved(3);
     c.batch_execute("COMMIT").unwrap();
     q.assert_tasks(&[("total", 3)]);
-    // More than will ever fit beside what the same transaction has put: no wait.
+    // A put that never fits with the same transaction's earlier puts does not wait.
     c.batch_execute(&format!("BEGIN; TRUNCATE {name}")).unwrap();
     put(&mut c, &name, 1);
     assert!(
@@ -247,7 +246,7 @@ fn put_wait_waits_for_room_first() {
     let call = format!("CALL xqueue.put_wait('{name}', '{{\"payload\": {{\"n\": 7}}}}', '30s')");
     let thread = std::thread::spawn(move || scalar::<String>(&mut c, &call, &[]));
     q.wait_for_producers(1);
-    // Neither a snapshot nor a lock.
+    // While it waits it holds neither a snapshot nor a lock.
     let free =
         "SELECT backend_xmin IS NULL AND NOT EXISTS (SELECT FROM pg_locks l WHERE l.pid = a.pid
                 AND l.relation = $2::text::regclass) FROM pg_stat_activity a WHERE pid = $1";
@@ -259,7 +258,7 @@ fn put_wait_waits_for_room_first() {
     assert_eq!(thread.join().unwrap(), "acked");
 }
 
-/// A transaction that has put already gets room before later ones, as they may be waiting for its end.
+/// A transaction that has put already gets capacity before later ones, because they can be waiting for its end.
 #[test]
 fn a_transaction_that_has_put_already_precedes_newcomers() {
     let mut q = Queue::limited("room", 3, 1);

@@ -1,4 +1,4 @@
-//! Calls that wait for a task, for its end or for room, and what wakes them.
+//! Calls that wait for a task, for its end or for capacity, and the events that wake them.
 
 mod blocking_ddl;
 mod blocking_end;

@@ -1,4 +1,4 @@
-//! `wait` and `put_wait`: a call that waits for the end of a task returns what has become of it.
+//! `wait` and `put_wait` wait for the end of a task and return its outcome.
 
 mod put_wait;
 
@@ -14,7 +14,7 @@ fn queue(features: &str) -> Queue {
     Queue::with("outcome", COLUMNS, &json!({ "features": features }))
 }
 
-/// Task 1 is taken by the queue's own connection, and a watcher waits for its end.
+/// Makes a queue whose own connection has taken task 1, and a watcher that waits for the end of that task.
 fn watched(features: &str) -> (Queue, Watcher) {
     let mut q = queue(features);
     put(&mut q.admin, &q.name, 1);
@@ -100,7 +100,7 @@ fn what_does_not_end_a_task_does_not_end_the_wait() {
     q.sql("SELECT xqueue.take('{q}')");
     q.sql("SELECT xqueue.snatch('{q}', 1)");
     q.sql("UPDATE {q} SET payload = '{}'");
-    // Another task that ends is none of its business.
+    // The end of another task does not wake the watcher.
     q.sql("INSERT INTO {q} (id) VALUES (2)");
     q.sql("DELETE FROM {q} WHERE id = 2");
     q.sql("SELECT xqueue.take('{q}')");
@@ -168,7 +168,7 @@ fn a_wait_among_very_many_ends_gets_its_own() {
 fn of_several_changes_in_one_transaction_the_last_end_is_returned() {
     let (mut q, watcher) = watched(r#"{"buried": true}"#);
     q.sql("BEGIN; SELECT xqueue.bury('{q}', 1); SELECT xqueue.dig('{q}', 1); COMMIT");
-    // Buried for a moment that no other transaction has seen: either answer would do, but not a hang.
+    // No other transaction saw it buried: both outcomes are correct, but a hang is not.
     q.sql("SELECT xqueue.delete('{q}', 1)");
     let told = watcher.outcome();
     assert!(["buried", "deleted"].contains(&told.as_deref().unwrap_or("")), "{told:?}");
@@ -249,7 +249,7 @@ fn equal_keys_of_different_looks_are_one_task() {
     watcher.assert_told("deleted");
 }
 
-/// The server has one hash for each two keys, whatever its seed.
+/// The server's hash functions give the two keys of each pair equal hashes with every seed.
 #[test]
 fn a_wait_is_not_ended_by_a_task_whose_key_has_the_same_hash() {
     for (key, one, other) in
@@ -305,7 +305,7 @@ fn a_deletion_by_a_prepared_transaction_ends_the_wait() {
     wait_until("the counters are exact", || q.stats()["exact"] == json!(true));
 }
 
-/// The worker looks for prepared transactions because another one has ended, while this one ends.
+/// The worker checks prepared transactions because another one ended, and this one ends meanwhile.
 #[test]
 fn a_prepared_transaction_that_ends_during_a_look_ends_the_wait() {
     let mut q = queue("{}");
@@ -342,7 +342,7 @@ fn a_key_is_the_same_in_sessions_with_other_settings() {
     }
 }
 
-/// The key (2, id) that had the same number as (1, 5) when the number was made without a secret.
+/// Returns an id for which the key (2, id) would hash like (1, 5) if the hash had no secret.
 fn forged() -> i64 {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
@@ -363,7 +363,7 @@ fn no_other_key_that_can_be_computed_stands_for_the_same_task() {
     watcher.assert_told("buried");
 }
 
-/// The transactions of other tenants report an end, too.
+/// Transactions of other tenants also report an end.
 #[test]
 fn under_row_security_an_end_is_looked_for() {
     let mut q = queue("{}");

@@ -30,7 +30,7 @@ fn put_wait_whose_time_is_over_gives_null_and_leaves_its_task() {
     q.assert_tasks(&[("ready", 1)]);
 }
 
-/// With its key one can wait for it again, whatever the key.
+/// The returned key identifies the task for another wait, for keys of any type.
 #[test]
 fn put_wait_returns_the_key_of_its_task() {
     for (columns, task, key) in [
