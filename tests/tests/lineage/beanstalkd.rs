@@ -1,4 +1,4 @@
-//! beanstalkd's protocol, command by command, in the words of here.
+//! beanstalkd's protocol, command by command, with the functions of this extension.
 
 use xqueue_tests::{Client, Queue, id, ids, json, scalar, status, take, values};
 
@@ -12,7 +12,7 @@ fn tube() -> (Queue, String) {
     (q, name)
 }
 
-/// The ids of the tasks that a function of the queue, called with these arguments, gives.
+/// Calls a function of the queue with these arguments and returns the ids of its tasks.
 #[track_caller]
 fn call(c: &mut Client, queue: &str, function: &str, arguments: &str) -> Vec<i64> {
     ids(&values(c, &format!("SELECT xqueue.{function}('{queue}', {arguments})"), &[]))
@@ -56,10 +56,10 @@ fn peek_and_kick_in_every_way() {
     assert_eq!(call(c, &name, "dig", "5"), [5]);
     assert_eq!(call(c, &name, "restart", "2"), [2]);
     q.assert_tasks(&[("ready", 3), ("waiting", 1), ("buried", 1)]);
-    // Kick leaves waiting tasks alone.
+    // Kick does not touch waiting tasks.
     assert_eq!(scalar::<i32>(c, "SELECT xqueue.kick($1::text, 9)", &[&name]), 1);
     assert_eq!(status(c, &name, 3).as_deref(), Some("W"));
-    // In any state, reserved by another as well.
+    // Delete works in any state, even on a task that another session has reserved.
     let other = &mut q.client();
     assert_eq!(id(&take(other, &name, "0", 1)[0]), 2);
     q.sql("SELECT xqueue.switch('{q}', 4, 'B')");
@@ -69,7 +69,7 @@ fn peek_and_kick_in_every_way() {
     q.assert_tasks(&[("total", 0)]);
 }
 
-/// The most urgent first, then the oldest.
+/// Kick goes by priority, then by age.
 #[test]
 fn kick_goes_by_priority() {
     let (mut q, name) = tube();
@@ -84,7 +84,7 @@ fn kick_goes_by_priority() {
     assert_eq!(call(&mut q.admin, &name, "tasks_by_state", "'ready'"), [2, 4, 3]);
 }
 
-/// Its priorities are those of 32 bits without a sign: they need a bigint.
+/// beanstalkd's priorities are unsigned 32-bit integers: they need a bigint.
 #[test]
 fn the_greatest_priority() {
     let columns = format!("{COLUMNS}, priority bigint NOT NULL DEFAULT 0");
@@ -95,7 +95,7 @@ fn the_greatest_priority() {
         call(&mut q.admin, &name, "put", &format!("'{{}}', priority => {priority}"));
     }
     q.sql("SELECT xqueue.put(NULL::{q}, '{}', priority => 4294967294)");
-    // Where a statement puts it.
+    // The statement path stores the priority too.
     q.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT xqueue.put('{q}', '{}', priority => 4294967293); COMMIT");
     let mut worker = q.client();
     assert_eq!(ids(&take(&mut worker, &name, "0", 6)), [4, 3, 6, 5, 1, 2]);

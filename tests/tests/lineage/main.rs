@@ -1,4 +1,4 @@
-//! What the queues before this one promise, and the bugs that were found in them and here.
+//! Promises of the queues before this one, and bugs found in them and here.
 
 mod beanstalkd;
 mod regressions;

@@ -1,11 +1,11 @@
-//! Bugs that reviews and other tests have found, one test each.
+//! Bugs found by reviews and other tests, one test each.
 
 use serde_json::json;
 use xqueue_tests::*;
 
 const DELAYED: &str = r#"{"features": {"delayed": true}}"#;
 
-/// A plan that was made while the table was known to be empty must not pick anew for each row.
+/// A plan made while the table was known to be empty must not run the pick again for each row.
 #[test]
 fn a_plan_made_on_an_empty_table_takes_one_task() {
     for columns in
@@ -22,7 +22,7 @@ fn a_plan_made_on_an_empty_table_takes_one_task() {
     }
 }
 
-/// An operator of the caller's own must not be found where the registry is written.
+/// An operator of the caller's own must not be used when the registry is written.
 #[test]
 fn the_registry_is_written_with_a_search_path_of_our_own() {
     let role = Role::create();
@@ -52,7 +52,7 @@ fn the_registry_is_written_with_a_search_path_of_our_own() {
     admin.batch_execute(&format!("DROP SCHEMA {trap} CASCADE")).unwrap();
 }
 
-/// Our trigger functions in triggers that upgrade would not make.
+/// Our trigger functions refuse triggers that upgrade would not make.
 #[test]
 fn trigger_functions_refuse_to_be_used_otherwise() {
     let mut q = Queue::new("misuse");
@@ -88,12 +88,12 @@ fn downgraded_and_upgraded_in_one_transaction() {
     q.assert_tasks(&[("ready", 2)]);
     q.sql(&format!("BEGIN; {again}; COMMIT"));
     q.assert_tasks(&[("ready", 2)]);
-    // The worker still knows it.
+    // The worker still knows the queue.
     q.sql("SELECT xqueue.put('{q}', '{}', '20 milliseconds')");
     q.wait_for("ready", 3);
 }
 
-/// Such a table is counted by a process of its own.
+/// A large table is counted by a process of its own.
 #[test]
 fn a_large_table_is_counted_exactly() {
     let mut q = Queue::adopt(&database(), &unique("large"));
@@ -103,7 +103,7 @@ fn a_large_table_is_counted_exactly() {
     q.assert_tasks(&[("ready", 12000)]);
 }
 
-/// Tasks that cannot be given back yet do not keep others from being promoted.
+/// An orphan whose row is locked does not keep the worker from promoting other tasks.
 #[test]
 fn a_locked_orphan_does_not_stop_promotion() {
     let mut q = Queue::new("orphan");
@@ -122,13 +122,13 @@ fn a_locked_orphan_does_not_stop_promotion() {
     q.wait_for("ready", 2);
 }
 
-/// A role without rights on a database cannot send its worker away.
+/// A role without privileges on a database cannot make its worker exit.
 #[test]
 fn a_stranger_does_not_disturb_the_worker() {
     let mut database = Database::new("strange");
     let mut c = database.client();
     let worker = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'xqueue worker' AND datname = current_database()";
-    // It says that it runs a moment before it is connected to the database.
+    // The worker appears as running a moment before it is connected to the database.
     wait_until("the worker is connected", || !c.query(worker, &[]).unwrap().is_empty());
     let before: i32 = scalar(&mut c, worker, &[]);
     let role = Role::create();
@@ -145,7 +145,7 @@ fn a_stranger_does_not_disturb_the_worker() {
     assert_eq!(scalar::<i32>(&mut c, worker, &[]), before);
 }
 
-/// A consumer stands in one line at a time.
+/// A consumer is in one wait queue at a time.
 #[test]
 fn a_wait_inside_a_wait_is_refused() {
     let mut outer = Queue::new("outer");
@@ -167,7 +167,7 @@ fn a_wait_inside_a_wait_is_refused() {
     waiter.task();
 }
 
-/// What may be set for the sessions of a database must not stop its worker.
+/// A setting for all sessions of a database must not stop its worker.
 #[test]
 fn a_database_that_is_read_only_by_default() {
     let mut database = Database::new("readonly");
@@ -195,7 +195,7 @@ fn the_extension_brings_its_worker() {
     assert_eq!(scalar::<String>(&mut c, "SELECT xqueue.state()", &[]), "RUNNING");
 }
 
-/// Drivers and ORMs ask which constraint it was.
+/// Drivers and ORMs read the name of the violated constraint.
 #[test]
 fn an_error_of_the_server_keeps_its_names() {
     let mut q = Queue::new("names");
@@ -204,7 +204,7 @@ fn an_error_of_the_server_keeps_its_names() {
     let sql = format!("SELECT xqueue.put('{name}', '{{\"id\": 200}}')");
     let error = expect_error(&mut q.admin, &sql, "23514", "");
     assert_eq!((error.constraint(), error.table()), (Some("small"), Some(name.as_str())));
-    // Another error after it has none of them.
+    // The next error does not repeat these names.
     let error = expect_error(&mut q.admin, &format!("SELECT xqueue.ack('{name}', 1)"), "P0002", "");
     assert_eq!((error.constraint(), error.table()), (None, None));
     let sql = format!(
@@ -214,7 +214,7 @@ fn an_error_of_the_server_keeps_its_names() {
     assert_eq!(error.constraint(), Some(format!("{name}_pkey").as_str()));
 }
 
-/// A dump brings the registry's rows, the tables' rows and the triggers, in this order.
+/// A dump restores the registry's rows, the tables' rows and the triggers, in this order.
 #[test]
 fn a_restored_dump_is_attended_to() {
     let source = Database::new("source");
@@ -224,7 +224,7 @@ fn a_restored_dump_is_attended_to() {
          SELECT xqueue.put('jobs', '[{{}}, {{}}]'); SELECT xqueue.put('jobs', '{{}}', '10 milliseconds')"
     ))
     .unwrap();
-    // Its owner lives on in the other database.
+    // The task's owner stays connected to the other database.
     assert_eq!(take(&mut from, "jobs", "0", 1).len(), 1);
     let copy = Database::new("copy");
     let mut to = copy.client();
@@ -257,7 +257,7 @@ fn a_restored_dump_is_attended_to() {
     q.assert_exact();
 }
 
-/// Whatever the worker does must not wake it again.
+/// The worker's own changes must not wake it again.
 #[test]
 fn an_idle_worker_sleeps() {
     let database = Database::new("idle");
@@ -276,7 +276,7 @@ fn an_idle_worker_sleeps() {
     });
 }
 
-/// A row out of another tuple has a short header.
+/// A row read out of another tuple has a short header.
 #[test]
 fn a_row_out_of_a_materialized_query_is_a_task() {
     let mut q = Queue::new("short");

@@ -1,5 +1,5 @@
-//! What the README of tarantool/queue promises of its types fifo and fifottl, on tables made by `create`, and where
-//! that module is odd.
+//! Promises of tarantool/queue's README for its types fifo and fifottl, tested on tables made by `create`, and cases in
+//! which that module behaves oddly.
 
 use std::iter::repeat_n;
 
@@ -8,7 +8,7 @@ use xqueue_tests::{
     scalar, status, take, take_all, unique, values, wait_until,
 };
 
-/// A queue made by `create` with these features and, after them, other arguments.
+/// Makes a queue by `create` with these features, followed by other arguments.
 fn created(theme: &str, features: &str, more: &str) -> (Queue, String) {
     let name = unique(theme);
     let mut q = Queue::adopt(&database(), &name);
@@ -43,7 +43,7 @@ fn fifo_with_one_consumer_is_in_strict_order() {
     for round in 0..150 {
         let task = id(&take(&mut consumer, &name, "0", 1)[0]);
         if round % 10 == 3 {
-            // Given back it is the next again.
+            // A released task is the next one again.
             assert_eq!(release(&mut consumer, &name, task).len(), 1);
             assert_eq!(ids(&take(&mut consumer, &name, "0", 1)), [task]);
         }
@@ -104,7 +104,7 @@ fn names_of_63_characters_in_any_schema() {
     expect_error(&mut c, &format!("SELECT xqueue.create('{name}')"), "42P07", "already exists");
     assert_eq!(put(&mut c, &name, 1), 1);
     assert_eq!(take_all(&mut c, &name), [1]);
-    // Task and consumer: each alone keeps it from being dropped, and the error names it.
+    // A taken task or a waiting consumer keeps the queue from being dropped, and the error names it.
     let error = expect_error(&mut c, &format!("SELECT xqueue.drop('{name}')"), "55006", "in use");
     assert_eq!(error.detail(), Some("1 tasks are taken, 0 consumers wait."));
     assert_eq!(ack(&mut c, &name, 1).len(), 1);

@@ -1,4 +1,4 @@
-//! Where Tarantool's xqueue goes wrong, this queue is right: one test for each of its known bugs.
+//! Known bugs of Tarantool's xqueue: one test for each shows that this queue does not have it.
 
 use xqueue_tests::{
     COLUMNS, Queue, Waiter, ask, id, ids, json, put, status, take, take_all, values, wait_until,
@@ -44,7 +44,7 @@ fn a_second_upgrade_leaves_the_counters_as_they_are() {
         q.upgrade(&options);
         assert_eq!(q.stats(), before, "after upgrade with {options}");
     }
-    // One that changes something counts no task twice and forgets none.
+    // An upgrade that changes something counts each task exactly once.
     q.upgrade(&json!({"features": {"delayed": true, "priority": true, "ttl": true}}));
     q.assert_tasks(&[("ready", 2), ("taken", 1), ("buried", 1)]);
     let after = q.stats();
