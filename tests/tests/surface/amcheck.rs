@@ -1,4 +1,4 @@
-//! What the checker and the fuzzer rely on to find a row that is in an index twice.
+//! amcheck finds a row that is in an index twice; the checker and the fuzzer rely on it.
 
 use xqueue_tests::*;
 

@@ -1,5 +1,5 @@
-//! The functions as they are declared in SQL and beside the code that does them, in `sql_functions!`: neither
-//! says anything that the other does not. Arguments have their positions and types in Rust from the latter.
+//! Compares the declarations of functions in SQL with `sql_functions!` in the code. Both must say the same. The
+//! positions and Rust types of the arguments come from `sql_functions!`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -39,7 +39,7 @@ struct Returned {
     declared: String,
 }
 
-/// A function in its two forms, or in one.
+/// The form of a function: most have both.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Json,
@@ -132,7 +132,7 @@ impl Declared {
         }
     }
 
-    /// As the server shows what it knows of the function.
+    /// Returns the function in the format of `KNOWN`.
     fn shown(&self, form: Form) -> String {
         let is_procedure = self.result.is_none();
         let arguments = self.arguments.iter().map(|argument| argument.shown(form, is_procedure));
@@ -142,7 +142,7 @@ impl Declared {
             if result.is_set { format!("SETOF {declared}") } else { declared.to_string() }
         });
         let kind = if is_procedure { 'p' } else { 'f' };
-        // What is immutable only looks at its arguments.
+        // An immutable function depends on its arguments only.
         let (volatility, parallel) = match self.volatility.as_str() {
             "immutable" => ('i', 's'),
             "stable" => ('s', 'u'),
@@ -177,7 +177,7 @@ impl Argument {
     }
 }
 
-/// The type that stands in SQL.
+/// Returns the type in the SQL declaration.
 fn sql_type(declared: &str, form: Form) -> &str {
     match (declared, form) {
         ("queue", Form::Json) => "text",
@@ -188,7 +188,7 @@ fn sql_type(declared: &str, form: Form) -> &str {
     }
 }
 
-/// All entries of the sources.
+/// All entries in the sources.
 #[derive(Default)]
 struct Table(Vec<Declared>);
 
@@ -196,7 +196,7 @@ impl Table {
     fn of_sources() -> Table {
         let mut table = Table::default();
         table.read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../src"));
-        // Only tests declare what counts shortcuts.
+        // Only builds for tests declare the function that counts shortcuts.
         table.0.retain(|declared| declared.symbol != "shortcuts");
         table
     }
@@ -231,7 +231,7 @@ impl<'ast> Visit<'ast> for Table {
     }
 }
 
-/// What the server knows of all functions of the extension that are written in C.
+/// The server's catalogue entries of all functions of the extension that are written in C.
 const KNOWN: &str = "SELECT format('%s(%s) -> %s = %s %s%s %s %s %s %s', proname, pg_get_function_arguments(p.oid), \
     coalesce(pg_get_function_result(p.oid), '-'), prosrc, prokind, provolatile, proisstrict::text, \
     proparallel, prosecdef::text, proleakproof::text) \
@@ -262,7 +262,7 @@ fn each_symbol_is_declared_once() {
     }
 }
 
-/// The comparison sees what it is for.
+/// The comparison detects differences.
 #[test]
 fn a_difference_is_noticed() {
     let (declared, mut client) = (Table::of_sources().shown(), connect());
@@ -282,7 +282,7 @@ fn a_difference_is_noticed() {
     }
 }
 
-/// A declaration by hand that says other types, or fewer arguments, reads no memory as what it is not.
+/// A manual declaration with other types or fewer arguments gives an error instead of misread memory.
 #[test]
 fn a_wrong_declaration_is_an_error() {
     let database = Database::new("declarations");

@@ -1,5 +1,5 @@
-//! README.md and docs/: every SQL block is run, every output shown is compared, every link leads somewhere, and what the
-//! catalogue has is described. How a page is written so that it is checked: `tests/src/docs/mod.rs`.
+//! README.md and docs/: every SQL block is run, every output shown is compared, every link leads somewhere, and every
+//! name in the catalogue is described. `tests/src/docs/mod.rs` tells how to write a page for these checks.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn docs_blocks_run() {
     assert_none(defects);
 }
 
-/// Code for clients is part of a program that the tests run.
+/// Code for clients is an excerpt of a program that the tests run.
 #[test]
 fn docs_excerpts_stand_in_their_files() {
     let trimmed = |text: &[String]| -> Vec<String> {
@@ -67,7 +67,7 @@ fn docs_links_lead_somewhere() {
     assert_none(defects);
 }
 
-/// Errors and comments name pages as well.
+/// Pages named in errors and comments exist, too.
 #[test]
 fn docs_named_in_code_exist() {
     let (root, mut missing) = (root(), BTreeSet::new());
@@ -75,7 +75,7 @@ fn docs_named_in_code_exist() {
         ["src", "sql", "tests/src", "tests/tests", "pgrx-embed"].map(|f| root.join(f)).into();
     while let Some(path) = paths.pop() {
         if path.ends_with("tests/src/docs") {
-            // Their own tests have pages that do not exist.
+            // The tests of the page checks use pages that do not exist.
         } else if path.is_dir() {
             let entries = std::fs::read_dir(path).expect("a folder");
             paths.extend(entries.map(|entry| entry.expect("an entry").path()));
@@ -101,7 +101,7 @@ fn docs_start_at_a_short_readme() {
     assert!(lines <= README_LINES, "README.md has {lines} lines");
 }
 
-/// Starting at README.md, a reader needs no more than two clicks to any page.
+/// From README.md, any page is at most two clicks away.
 #[test]
 fn docs_are_two_clicks_from_the_readme() {
     let pages = Page::all(&root());
@@ -114,7 +114,7 @@ fn docs_are_two_clicks_from_the_readme() {
     assert_none(far.map(|page| page.path.display().to_string()).collect());
 }
 
-/// The book has every page but those for developers.
+/// The summary lists every page except those for developers.
 #[test]
 fn docs_stand_in_the_summary() {
     let pages = Page::all(&root());
@@ -129,7 +129,7 @@ fn docs_stand_in_the_summary() {
     assert_eq!(linked_pages(summary), chapters);
 }
 
-/// What `docs/stub.sql` has does what the extension does.
+/// The functions in `docs/stub.sql` behave like the extension.
 #[test]
 fn docs_stub_does_what_the_extension_does() {
     let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("a script");
@@ -142,7 +142,7 @@ fn docs_stub_does_what_the_extension_does() {
     assert_eq!(actual, expected);
 }
 
-/// Names in the catalogue, and names described by a page, are the same.
+/// Asserts that a page describes exactly the names in the catalogue.
 #[track_caller]
 fn assert_described(sql: &str, described: impl Iterator<Item = String>) {
     let rows = connect().query(sql, &[]).expect("the names");
@@ -153,12 +153,12 @@ fn assert_described(sql: &str, described: impl Iterator<Item = String>) {
     assert!(missing.is_empty() && foreign.is_empty(), "missing {missing:?}, foreign {foreign:?}");
 }
 
-/// The names in the first cells of a page's tables: `| `name`, `name` | …`.
+/// Returns the names in the first cells of a page's tables: `| `name`, `name` | …`.
 fn first_cells(page: &Page) -> impl Iterator<Item = String> {
     page.prose.iter().flat_map(|(_, line)| names_in_first_cell(line))
 }
 
-/// Returns the same of one section of the page.
+/// Returns the names in the first cells of one section of the page.
 fn first_cells_of(page: &Page, heading: &str) -> impl Iterator<Item = String> {
     let heading = format!("## {heading}");
     let lines = page.prose.iter().map(|(_, line)| line).skip_while(move |line| **line != heading);
@@ -203,7 +203,7 @@ fn docs_have_each_parameter() {
     assert!(!rows.is_empty() && missing.is_empty(), "{missing:?}");
 }
 
-/// The words of the code in an entry that shows how the function is called.
+/// Returns the words in code spans of an entry that show a call of the function.
 fn signatures(page: &Page, function: &str) -> BTreeSet<String> {
     let heading = format!("### {function}");
     let lines =
@@ -268,7 +268,7 @@ fn docs_have_each_column_of_views() {
     }
 }
 
-/// The error about an unknown name lists those that there are.
+/// The error about an unknown name lists the known names.
 #[test]
 fn docs_have_each_option() {
     let (page, mut c) = (page("docs/reference/options.md"), connect());
@@ -292,7 +292,7 @@ fn docs_have_each_option() {
     }
 }
 
-/// A check that could not fail would be none: pages that are wrong, run for real.
+/// Wrong pages fail when they are run: the checks are able to fail.
 #[test]
 fn docs_that_are_wrong_fail() {
     let parse = |text: &str| Page::parse(Path::new("wrong.md"), text);
@@ -314,7 +314,7 @@ fn docs_that_are_wrong_fail() {
     }
 }
 
-/// Each page has a database of its own, and its blocks one session.
+/// Each page has a database of its own, and its blocks share one session.
 #[test]
 fn docs_blocks_of_a_page_share_a_session() {
     let text = "```sql\nCREATE TEMP TABLE shared (n int);\n```\n```sql\nSELECT n FROM shared;\n```\n```output\n n\n---\n(0 rows)\n```\n";
@@ -323,7 +323,7 @@ fn docs_blocks_of_a_page_share_a_session() {
     assert_none(failures(&page));
 }
 
-/// What the stub would ignore it refuses.
+/// The stub refuses options and arguments that it would otherwise ignore.
 #[test]
 fn docs_stub_refuses_what_it_does_not_do() {
     let stub = Database::empty("docs_stub");

@@ -1,13 +1,13 @@
-//! The fence around the server's C interface, read as source: what may be unsafe, where, and what leaves it. That
-//! nothing outside of `src/server` and the files of `src/parts` that say so is unsafe the compiler sees to
-//! (`deny(unsafe_code)`).
+//! Checks the fence around the server's C interface in the sources: where unsafe code is allowed, and which types leave
+//! the fence. The compiler itself (`deny(unsafe_code)`) refuses unsafe code outside of `src/server` and the files of
+//! `src/parts` that allow it.
 
 use std::path::{Path, PathBuf};
 
 use syn::visit::{self, Visit};
 
 const FENCED: [&str; 2] = ["src/server", "src/parts"];
-/// Names of types that are pointers, or whose bits are believed.
+/// Names of types that are pointers, or whose bits the server trusts.
 const BARE: [&str; 10] = [
     "Datum",
     "NullableDatum",
@@ -20,10 +20,10 @@ const BARE: [&str; 10] = [
     "TupleDesc",
     "SPIPlanPtr",
 ];
-/// Rises only in a commit that says why. A change that removes one lowers it.
+/// Rises only in a commit that gives the reason. A change that removes a block lowers it.
 const UNSAFE_BLOCKS: usize = 388;
 const PROTOTYPES: usize = 63;
-/// Safe functions of its own that take what is bare.
+/// Safe functions inside the fence that take a bare type.
 const TRUSTING: usize = 4;
 
 #[derive(Default)]
@@ -31,9 +31,10 @@ struct Fence {
     file: PathBuf,
     unsafe_blocks: usize,
     prototypes: usize,
-    /// Safe functions within it that take something bare, by which its own code may read what is not there.
+    /// Safe functions inside the fence that take a bare type: a wrong argument from its own code would read invalid
+    /// memory.
     trusting: Vec<String>,
-    /// Safe functions that anybody outside may call, with what they take or give bare.
+    /// Safe functions that code outside can call, with the bare types that they take or return.
     leaks: Vec<String>,
 }
 
@@ -89,7 +90,7 @@ impl<'ast> Visit<'ast> for Fence {
         self.prototypes += 1;
     }
 
-    /// Declarations that a macro compares with those of pgrx, and blocks in macros that define others.
+    /// Counts declarations that a macro compares with pgrx's, and unsafe blocks in macros that define functions.
     fn visit_macro(&mut self, call: &'ast syn::Macro) {
         let text = call.tokens.to_string();
         if call.path.is_ident("functions") {
@@ -147,14 +148,14 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Values leave it with their types, tables and plans as what owns them.
+/// Values leave the fence with their types, and tables and plans as owning types.
 #[test]
 fn nothing_bare_leaves_it() {
     let leaks = Fence::of_all().leaks;
     assert!(leaks.is_empty(), "safe and public, but bare:\n{}", leaks.join("\n"));
 }
 
-/// A new major of PostgreSQL does not compile until each difference has a branch for it.
+/// Differences between majors name the majors: a new one does not compile until each difference has a branch for it.
 #[test]
 fn differences_between_majors_name_them() {
     fn look(path: &Path, found: &mut Vec<String>) {
@@ -174,7 +175,7 @@ fn differences_between_majors_name_them() {
     assert!(found.is_empty(), "branches for all majors but those named: {found:?}");
 }
 
-/// The test above would see what it looks for.
+/// The test above detects bare types.
 #[test]
 fn what_is_bare_is_seen() {
     let mut fence = Fence::default();

@@ -1,5 +1,5 @@
-//! Code that has to know each state of a task, or each parameter of a statement, names them all: the compiler then
-//! stops there when one is added.
+//! Code that depends on each state of a task, or each parameter of a statement, matches all of them by name. The
+//! compiler then reports each such match when one is added.
 
 use std::path::{Path, PathBuf};
 
@@ -12,14 +12,14 @@ const LISTED: [&str; 2] = ["Status", "Parameter"];
 struct Matches {
     file: PathBuf,
     count: usize,
-    /// The files of those with an arm for all others.
+    /// The files of matches with a catch-all arm.
     open: Vec<String>,
 }
 
 impl Matches {
     fn read(&mut self, path: &Path) {
         if path.ends_with("tests") {
-            // A test that forgets a state fails by itself.
+            // A test that leaves a state out fails by itself.
         } else if path.is_dir() {
             let entries = path.read_dir().expect("a folder of sources");
             entries.for_each(|entry| self.read(&entry.expect("an entry").path()));
@@ -72,7 +72,7 @@ fn no_match_over_states_or_parameters_has_a_catch_all() {
     assert!(matches.open.is_empty(), "{:#?}", matches.open);
 }
 
-/// A file that its area does not name would never be compiled.
+/// A file that its area does not declare would never be compiled.
 #[test]
 fn each_file_of_tests_is_part_of_the_program_of_its_area() {
     let areas = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");

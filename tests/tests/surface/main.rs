@@ -1,4 +1,4 @@
-//! What stands in sources and pages: it agrees with the catalogue, the links lead somewhere, the fence is closed.
+//! Sources and pages: they agree with the catalogue, links lead somewhere, the fence is closed.
 
 mod amcheck;
 mod declarations;
