@@ -1,9 +1,9 @@
-//! Candidates that one take reads ahead for others are hints: each take gets the first task that is ready and free, whatever
-//! has become of the rows since.
+//! Candidates that one take reads ahead for others are hints: each take gets the first task that is ready and free, no
+//! matter what happened to the rows since.
 
 use xqueue_tests::*;
 
-/// A queue with these tasks, of which the first one has been taken, and the others are read ahead.
+/// Makes a queue with this number of tasks, takes the first one, and thereby reads the others ahead.
 fn read_ahead(tasks: i64, features: &Value) -> Queue {
     let mut q = Queue::with("ahead", COLUMNS, features);
     q.sql(&format!("INSERT INTO {{q}} (id) SELECT n * 10 FROM generate_series(1, {tasks}) n"));
@@ -11,13 +11,13 @@ fn read_ahead(tasks: i64, features: &Value) -> Queue {
     q
 }
 
-/// The key of the next task.
+/// Takes the next task and returns its key.
 #[track_caller]
 fn next(q: &mut Queue) -> Option<i64> {
     q.takes(1).pop()
 }
 
-/// The next tasks are these, and there are no more.
+/// Asserts that the next tasks are exactly these.
 #[track_caller]
 fn finds(q: &mut Queue, expected: &[i64]) {
     let found: Vec<i64> = std::iter::from_fn(|| next(q)).collect();
@@ -58,7 +58,7 @@ fn many_locks_in_turn() {
     });
 }
 
-/// A lock and a change that was rolled back leave a row that says that several transactions have it.
+/// A lock and a change that was rolled back leave a multixact in the row's xmax.
 #[test]
 fn a_task_whose_change_was_rolled_back_is_in_its_place() {
     let mut q = Queue::with("ahead", COLUMNS, &json!({}));
@@ -70,7 +70,7 @@ fn a_task_whose_change_was_rolled_back_is_in_its_place() {
     finds(&mut q, &[10, 20, 30, 40, 50]);
 }
 
-/// Nothing tells of the end of a prepared transaction.
+/// The end of a prepared transaction is not reported.
 #[test]
 fn a_task_of_a_prepared_transaction() {
     let mut q = read_ahead(5, &json!({}));
@@ -81,7 +81,7 @@ fn a_task_of_a_prepared_transaction() {
     finds(&mut q, &[15, 30, 40, 50]);
 }
 
-/// A change of the order that is rolled back.
+/// A change of the key is rolled back.
 #[test]
 fn a_task_that_was_moved_for_a_moment() {
     let mut q = read_ahead(5, &json!({}));
@@ -92,7 +92,7 @@ fn a_task_that_was_moved_for_a_moment() {
     finds(&mut q, &[20, 40, 50]);
 }
 
-/// Rows of other tables refer to it, which locks its key only.
+/// A foreign key of another table locks only the key of the task.
 #[test]
 fn a_task_that_is_referred_to_is_taken() {
     let mut q = read_ahead(3, &json!({}));
@@ -133,7 +133,7 @@ fn a_task_that_comes_before_the_others_is_taken_before_them() {
 #[test]
 fn a_task_that_was_changed_by_hand_is_in_its_place() {
     let mut q = read_ahead(6, &json!({}));
-    // Versions in the same page, and in another.
+    // New versions of the row in its page, and in another page.
     q.sql("UPDATE {q} SET payload = '1' WHERE id = 20");
     q.sql("UPDATE {q} SET payload = to_jsonb(repeat('x', 7900)) WHERE id = 30");
     q.sql("UPDATE {q} SET id = 45 WHERE id = 50");
@@ -149,7 +149,7 @@ fn tasks_that_are_gone() {
     finds(&mut q, &[20, 2990, 3000]);
 }
 
-/// The server cuts off empty pages, and gives places of rows to others.
+/// The server truncates empty pages, and reuses the line pointers of deleted rows.
 #[test]
 fn places_that_are_not_there_any_more() {
     let mut q = read_ahead(500, &json!({}));
@@ -187,7 +187,7 @@ fn priorities_and_tubes() {
         let sql = format!("SELECT xqueue.take('{name}', tube => '{tube}')->'id'");
         values(c, &sql, &[]).pop().and_then(|id| id.as_i64())
     };
-    // Each in its order, however they take turns.
+    // Takes of each kind get their tasks in order, no matter how they take turns.
     let mut rest: Vec<i64> = (1..=600).collect();
     rest.sort_by_key(|n| (n % 3, *n));
     for round in 0..150 {
@@ -206,7 +206,7 @@ fn priorities_and_tubes() {
     q.verify();
 }
 
-/// A queue of these tubes, in turn.
+/// Makes a queue whose tasks go to these tubes in turn.
 fn in_tubes(tasks: i64, tubes: &[&str]) -> Queue {
     let mut q = Queue::with("ahead", COLUMNS, &json!({"features": {"tube": true}}));
     q.sql(&format!(
@@ -222,7 +222,7 @@ fn next_of(c: &mut Client, name: &str, tube: &str) -> Option<i64> {
     values(c, &sql, &[]).pop().and_then(|id| id.as_i64())
 }
 
-/// Each has its candidates, and takes of those search no index.
+/// Each tube has its candidates, and takes of candidates scan no index.
 #[test]
 fn takes_of_several_tubes_in_turn_are_all_read_ahead() {
     const TUBES: [&str; 3] = ["a", "b", "c"];
@@ -237,13 +237,13 @@ fn takes_of_several_tubes_in_turn_are_all_read_ahead() {
     };
     searches(&mut q.admin, 2);
     let more = searches(&mut q.admin, 15);
-    // Candidates are read anew once a second.
+    // Candidates are read again once a second.
     assert!(more < 20, "{more} searches for 45 takes");
     assert_eq!(q.counted()["taken"], json!(51));
     q.verify();
 }
 
-/// The take of a tube has a task that another take, of all tasks, comes to; then it is rolled back.
+/// A take of a tube holds a task that a take of any tube skips; then the first take is rolled back.
 #[test]
 fn a_task_that_several_rings_have_comes_back_in_all() {
     let mut q = in_tubes(40, &["a", "b"]);
@@ -255,25 +255,25 @@ fn a_task_that_several_rings_have_comes_back_in_all() {
     assert_eq!((next(&mut q), next(&mut q), next(&mut q)), (Some(3), Some(5), Some(6)));
     other.batch_execute("ROLLBACK").unwrap();
     assert_eq!(next(&mut q), Some(4));
-    // The same the other way round.
+    // A take of any tube holds the task that the take of a tube skips.
     other.batch_execute("BEGIN").unwrap();
     assert_eq!(ids(&take(&mut other, &name, "0", 2)), [7, 8]);
     assert_eq!(next_of(&mut q.admin, &name, "a"), Some(10));
     other.batch_execute("ROLLBACK").unwrap();
     assert_eq!((next_of(&mut q.admin, &name, "a"), next(&mut q)), (Some(8), Some(7)));
-    // A lock, told to the take that has met it.
+    // A lock is noted in the candidate ring of the take that met it.
     other.batch_execute(&format!("BEGIN; SELECT FROM {name} WHERE id = 12 FOR UPDATE")).unwrap();
     assert_eq!(next_of(&mut q.admin, &name, "a"), Some(14));
     assert_eq!((next(&mut q), next(&mut q), next(&mut q)), (Some(9), Some(11), Some(13)));
     other.batch_execute("COMMIT").unwrap();
     assert_eq!((next(&mut q), next_of(&mut q.admin, &name, "a")), (Some(12), Some(16)));
-    // Tasks that come before.
+    // Tasks that come before the candidates.
     q.sql("SELECT xqueue.put('{q}', '{\"id\": 0}', tube => 'a'); SELECT xqueue.release('{q}', 12)");
     assert_eq!((next_of(&mut q.admin, &name, "a"), next(&mut q)), (Some(0), Some(12)));
     q.verify();
 }
 
-/// More than are read ahead for.
+/// More tubes than candidate rings.
 #[test]
 fn many_tubes_in_turn() {
     const TUBES: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
@@ -292,7 +292,7 @@ fn many_tubes_in_turn() {
     q.verify();
 }
 
-/// A process that is told to exit rolls back what it has taken.
+/// A backend that is terminated rolls back its takes.
 #[test]
 fn sessions_that_end_amid_many() {
     let mut q = read_ahead(400, &json!({}));
@@ -323,7 +323,7 @@ fn sessions_that_end_amid_many() {
 fn tubes_whose_hashes_are_the_same() {
     let features = json!({"fields": {"tube": "kind"}, "features": {"tube": true}});
     let mut q = Queue::with("ahead", &format!("{COLUMNS}, kind jsonb"), &features);
-    // The hash is turned by one bit of 32 for each element.
+    // The hash rotates by one bit of 32 for each element.
     let label = |first: i32, last: i32| {
         let between = std::iter::repeat_n(0, 31);
         let label: Vec<i32> = std::iter::once(first).chain(between).chain([last]).collect();

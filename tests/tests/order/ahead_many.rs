@@ -1,15 +1,15 @@
-//! Candidates for takes of several tasks, for takes that fail, and for those of several priorities: each task is taken once, and
-//! in its place.
+//! Candidates for takes of several tasks, for takes that fail, and for takes with several priorities: each task is
+//! taken once, and in order.
 
 use xqueue_tests::*;
 
-/// The key of the next task.
+/// Takes the next task and returns its key.
 #[track_caller]
 fn next(q: &mut Queue) -> Option<i64> {
     q.takes(1).pop()
 }
 
-/// One by one, and by a statement, of which nothing tells what it has changed before its end.
+/// Batches that are taken one by one, and by a statement, which reports its changes only at its end.
 #[test]
 fn tasks_whose_take_fails_in_the_middle_come_first_again() {
     for many in [50, 250] {
@@ -17,7 +17,8 @@ fn tasks_whose_take_fails_in_the_middle_come_first_again() {
     }
 }
 
-/// The last of many tasks cannot be shown to this role, which turns out once the rows of the others are changed.
+/// The last task of a batch cannot be converted to JSON for this role. The take notices it after it has changed the
+/// other rows.
 fn fails_in_the_middle(many: i32) {
     let mut q = Queue::with("ahead", COLUMNS, &json!({}));
     let name = q.name.clone();
@@ -54,7 +55,7 @@ fn fails_in_the_middle(many: i32) {
     );
 }
 
-/// Takes of several tasks are handed several at once, beside rollbacks and takes of one.
+/// A take of several tasks is handed several candidates under one lock, while others roll back or take one.
 #[test]
 fn takes_of_several_tasks_get_each_once() {
     let mut q = Queue::with("ahead", COLUMNS, &json!({}));
@@ -76,12 +77,12 @@ fn takes_of_several_tasks_get_each_once() {
                 }
                 all.extend(found);
             }
-            // With its tasks, which would be ready again.
+            // The connection keeps its tasks; without it they would be ready again.
             (all, c)
         })
     });
     let consumers = consumers.map(|consumer| consumer.join().expect("a consumer"));
-    // What was rolled back as the others had come to their end.
+    // Tasks of takes that were rolled back after the other consumers had ended.
     let left = std::iter::from_fn(|| next(&mut q));
     let mut all: Vec<i64> = left.collect();
     consumers.iter().for_each(|(taken, _)| all.extend(taken));
@@ -90,7 +91,7 @@ fn takes_of_several_tasks_get_each_once() {
     q.verify();
 }
 
-/// Takes look last where they know of no task, and search no index there.
+/// Takes check priorities without known tasks last, and scan no index for them.
 #[test]
 fn priorities_without_tasks() {
     let mut q = Queue::with("ahead", COLUMNS, &json!({"features": {"priority": true}}));
@@ -100,12 +101,12 @@ fn priorities_without_tasks() {
         assert_eq!(take(&mut q.admin, &name, "0", 200).len(), 200);
     }
     let one = format!("SELECT xqueue.take('{name}')");
-    // Only those of the last priority are left.
+    // Only tasks of the last priority are left.
     let mut searches = |takes: usize| -> i64 {
         (0..takes).map(|_| Reads::of(&mut q.admin, &name, &one, "COMMIT").searches).sum()
     };
     searches(200);
-    // Candidates are read once a second, and a mark is raised now and then.
+    // Candidates are read once a second, and a mark is raised occasionally.
     let few = searches(200);
     assert!(few < 100, "{few} searches for 200 takes");
     for priority in [2, 0, 1] {
@@ -115,7 +116,7 @@ fn priorities_without_tasks() {
     q.verify();
 }
 
-/// Each take is rolled back once: its task is in its place again, the last one of a priority too.
+/// Each take is rolled back once: its task is the next again, also if it was the last one of a priority.
 #[test]
 fn each_task_of_two_priorities_comes_back() {
     let features = json!({"features": {"priority": true}});

@@ -1,4 +1,4 @@
-//! put's `front`: ahead of all ready tasks, by a priority less than theirs.
+//! put's `front` puts a task ahead of all ready tasks, with a smaller priority than theirs.
 
 use xqueue_tests::*;
 
@@ -11,7 +11,7 @@ fn front(c: &mut Client, name: &str, tasks: &str) -> Vec<i64> {
     ids(&ask(c, name, &format!("SELECT xqueue.put('{{q}}', '{tasks}', front => true)")))
 }
 
-/// All tasks in the order in which they are taken.
+/// Takes all tasks and returns them in order.
 fn order(q: &mut Queue) -> Vec<i64> {
     let mut order = Vec::new();
     while let [task] = &take(&mut q.admin, &q.name, "0", 1)[..] {
@@ -41,13 +41,13 @@ fn a_queue_that_is_empty_or_has_only_larger_numbers() {
     q.sql("DELETE FROM {q}; SELECT xqueue.put('{q}', '{}', priority => 50)");
     let id = front(&mut q.admin, &q.name, "{}")[0];
     assert!(q.holds(id, "priority = -1"), "so that a later one without priority stays behind");
-    // Taken and waiting tasks do not count: no take comes to them before.
+    // Taken and waiting tasks do not count: takes do not read them before the new task.
     q.sql("UPDATE {q} SET status = 'B', priority = -30");
     let id = front(&mut q.admin, &q.name, "{}")[0];
     assert!(q.holds(id, "priority = -1"));
 }
 
-/// Tasks with different members are put one by one, but have one priority.
+/// Tasks with different members are put one by one, but get one priority.
 #[test]
 fn a_batch_of_different_tasks() {
     let mut q = queue();
@@ -56,7 +56,7 @@ fn a_batch_of_different_tasks() {
     assert_eq!(order(&mut q), [batch, vec![old]].concat());
 }
 
-/// As a stack, for so long that the low-water marks come into play; now and then something else happens.
+/// The queue works as a stack for long enough that low-water marks are raised, with other calls in between.
 #[test]
 fn last_in_first_out() {
     let mut q = queue();
@@ -78,7 +78,7 @@ fn last_in_first_out() {
     }
 }
 
-/// Two at the same time do not see each other: both are ahead of the rest, in the order of their keys.
+/// Two concurrent puts do not see each other: both tasks are ahead of the rest, in the order of their keys.
 #[test]
 fn at_the_same_time() {
     let mut q = queue();
@@ -120,7 +120,7 @@ fn not_with_another_priority() {
         "no other priority",
     );
     q.fails("SELECT xqueue.put('{q}', '{\"priority\": 1}', front => true)", "22023", "given twice");
-    // The row's own number gives way, as it does to the parameter.
+    // `front` overrides the row's own priority, like the parameter does.
     q.sql(&format!("SELECT xqueue.put(ROW(7, NULL, 'R', NULL, 3)::{name}, front => true)"));
     assert!(q.holds(7, "priority = -1"));
     assert_eq!(front(&mut q.admin, &name, "{}").len(), 1);

@@ -1,4 +1,4 @@
-//! Which task comes next: marks, candidates, tubes, sub-queues, priorities.
+//! The order of tasks: marks, candidates, tubes, sub-queues, priorities.
 
 mod ahead;
 mod ahead_many;

@@ -1,8 +1,8 @@
-//! The low-water mark of `plow` and `kick` never hides a buried task, however it came to be buried before it.
+//! The low-water mark of `plow` and `kick` never hides a buried task, no matter how it was buried before the mark.
 
 use xqueue_tests::*;
 
-/// A queue whose buried tasks from 1001 on have been kicked one by one, except the last hundred: its mark is far
+/// Makes a queue whose buried tasks from 1001 on have been kicked one by one, except the last hundred. Its mark is far
 /// behind the keys that the tests bury.
 fn raised(features: &Value) -> Queue {
     let mut all = json!({"features": {"buried": true, "delayed": true}});
@@ -24,7 +24,7 @@ fn kick(q: &mut Queue, times: usize) {
     }
 }
 
-/// Kicks `times` tasks, one by one, and buries another one behind all for each.
+/// Kicks `times` tasks one by one, and buries another task behind all others for each.
 fn replace(q: &mut Queue, times: usize) {
     for _ in 0..times {
         q.sql("INSERT INTO {q} (id, status) SELECT max(id) + 1, 'B' FROM {q}");
@@ -32,7 +32,7 @@ fn replace(q: &mut Queue, times: usize) {
     }
 }
 
-/// The next task to be dug out is this one.
+/// Asserts that the next task to be dug out is this one.
 #[track_caller]
 fn finds(q: &mut Queue, id: i64) {
     let name = q.name.clone();
@@ -65,7 +65,7 @@ fn tasks_buried_before_it() {
         finds(&mut q, 5);
         q.sql("DELETE FROM {q} WHERE id = 1000000");
     }
-    // All are found by one call as well.
+    // One call also finds all of them.
     q.sql("INSERT INTO {q} (id, status) VALUES (7, 'B'), (6, 'B')");
     assert_eq!(q.ask_one("SELECT to_jsonb(xqueue.kick('{q}', 1000))"), json!(102));
     q.verify();
@@ -79,7 +79,7 @@ fn what_is_buried_and_not_committed() {
     q.sql("ROLLBACK");
     let first = q.ask_one("SELECT to_jsonb(min(id)) FROM {q} WHERE status = 'B'").as_i64().unwrap();
     finds(&mut q, first);
-    // Others' are found once they are committed.
+    // Tasks of other transactions are found after their commit.
     let mut other = q.client();
     other
         .batch_execute(&format!(
@@ -93,7 +93,7 @@ fn what_is_buried_and_not_committed() {
     finds(&mut q, 9);
 }
 
-/// What a transaction has dug out, or hides from itself otherwise, is buried again after a rollback.
+/// Tasks that a transaction digs out, or hides from itself in another way, are buried again after a rollback.
 #[test]
 fn what_is_rolled_back() {
     for hiding in [
@@ -114,7 +114,7 @@ fn what_is_rolled_back() {
             }
             q.sql(undo);
             if undo.contains("COMMIT") {
-                // Kicked after the savepoint as well, and undone with it.
+                // Tasks kicked after the savepoint are buried again, too.
                 assert_eq!(q.ask_one("SELECT xqueue.check('{q}')")["ok"], json!(true));
             }
             finds(&mut q, 5);
@@ -143,7 +143,7 @@ fn triggers_off_and_prepared_transactions() {
     finds(&mut q, 3);
 }
 
-/// Many bury and kick at the same time, with keys before and behind the mark: nothing stays behind.
+/// Many sessions bury and kick concurrently, with keys before and behind the mark: no task is left behind.
 #[test]
 fn nothing_is_hidden_from_a_crowd() {
     let mut q = raised(&json!({}));
@@ -179,7 +179,7 @@ fn nothing_is_hidden_from_a_crowd() {
     assert_eq!(scalar::<i64>(&mut q.admin, &left, &[]), 0);
 }
 
-/// Beside an old snapshot a kick does not walk over the entries of all the tasks that were buried.
+/// With an old snapshot open, a kick does not walk over the index entries of all tasks that were buried before.
 #[test]
 fn a_kick_does_not_walk_over_what_was_there() {
     let mut q = Queue::with("buried", COLUMNS, &json!({"features": {"buried": true}}));
@@ -193,13 +193,13 @@ fn a_kick_does_not_walk_over_what_was_there() {
     let one = format!("SELECT xqueue.kick('{name}', 1)");
     let read = |_| Reads::of(&mut q.admin, &name, &one, "COMMIT").entries;
     let walked: i64 = (0..200).map(read).sum();
-    // Without a mark each would read 2,500 entries and more.
+    // Without a mark, each kick would read at least 2,500 entries.
     let most = 200 * enough_kicks() as i64;
     assert!((200..most).contains(&walked), "{walked} entries were read by 200 kicks");
     drop(old);
 }
 
-/// By priority, then by key, and the mark follows.
+/// Tasks are dug out by priority, then by key, and the mark follows.
 #[test]
 fn the_first_by_priority() {
     for (key, value) in [
@@ -210,7 +210,7 @@ fn the_first_by_priority() {
         let columns = format!("id {key} PRIMARY KEY, payload jsonb, n int");
         let features = json!({"features": {"buried": true, "priority": true}});
         let mut q = Queue::with("buried", &columns, &features);
-        // Of each priority more than raise the mark.
+        // More tasks of each priority than are needed to raise the mark.
         let tasks = 2 * enough_kicks() + 200;
         let value = |n: &str| value.replace("{n}", n);
         let bury = |q: &mut Queue, n: i64, priority: i64| {
@@ -245,7 +245,7 @@ fn the_first_by_priority() {
             assert_eq!(number(&q.ask("SELECT xqueue.plow('{q}', 1)")), [*n], "{key}");
             q.verify();
         }
-        // Another priority is another place.
+        // Another priority moves a task to another position.
         q.sql(&format!("UPDATE {{q}} SET priority = -1 WHERE n = {last}"));
         let plowed = q.ask("SELECT xqueue.plow('{q}', 2)");
         assert_eq!(number(&plowed), [last, first + 2], "{key}");

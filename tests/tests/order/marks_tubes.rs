@@ -1,19 +1,19 @@
-//! Low-water marks of the tubes of a queue with priorities never hide a ready task, however it came to be ready
-//! before them; and a take does not walk over what was there.
+//! Low-water marks of the tubes of a queue with priorities never hide a ready task, no matter how it became ready
+//! before them. A take does not walk over the index entries of removed tasks.
 
 use xqueue_tests::*;
 
 #[test]
 fn a_take_does_not_walk_over_what_was_there() {
     let mut t = Tubes::new(&json!({}));
-    // As a statement, beside a trigger of the user's.
+    // On the statement path, because of a user's trigger.
     t.q.sql(
         "CREATE FUNCTION {q}_nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; \
          CREATE TRIGGER t AFTER UPDATE ON {q} EXECUTE FUNCTION {q}_nothing()",
     );
     t.scan_priorities("a");
     t.raise("a");
-    // Nothing is read where no task is ready.
+    // A take from a tube without ready tasks reads no index entry.
     t.q.sql("DELETE FROM {q} WHERE tube = 'a'");
     t.raise("a");
     assert_eq!(t.walked("a"), 0);
@@ -123,7 +123,8 @@ fn tasks_changed_by_hand() {
     }
 }
 
-/// What a transaction sees, and a rollback undoes, raises no mark; what it has put itself is found.
+/// A state that only one transaction sees, and that a rollback undoes, raises no mark. A task that the transaction
+/// itself put is found.
 #[test]
 fn what_is_rolled_back() {
     for undo in ["ROLLBACK", "ROLLBACK TO s; COMMIT"] {
@@ -175,7 +176,7 @@ fn what_others_have_not_committed() {
         t.q.sql(&format!("SELECT xqueue.release('{{q}}', {id})"));
         let take = format!("BEGIN; SELECT xqueue.take('{name}', tube => 'a')");
         other.batch_execute(&take).unwrap();
-        // It is still ready for all others: the mark stays before it.
+        // The task is still ready for all others: the mark stays before it.
         t.scan_priorities("a");
         other.batch_execute("ROLLBACK").unwrap();
         t.finds(id);
@@ -219,7 +220,7 @@ fn triggers_that_were_off() {
     t.finds(5);
 }
 
-/// Features that come and go, and a column that may hold NULL: nothing relies on what was known before.
+/// Features are switched off and on, and a column becomes nullable: marks found before are not used.
 #[test]
 fn features_switched_meanwhile() {
     let mut t = Tubes::new(&json!({}));
@@ -243,7 +244,8 @@ fn features_switched_meanwhile() {
     assert_eq!(t.take("a"), Some(5));
 }
 
-/// The server has one hash for each two labels, whatever its seed, or, of integers, they were once the same for us.
+/// The server's hash functions give both labels of a pair the same hash for every seed. Both integers once had the same
+/// hash here.
 #[test]
 fn labels_of_the_same_hash() {
     for (label, one, other, hash) in [
@@ -291,7 +293,7 @@ fn the_least_and_the_greatest_priority() {
     t.q.sql(
         "INSERT INTO {q} (id, tube, priority) VALUES (5, 'a', 9223372036854775807), (6, 'a', -9223372036854775808)",
     );
-    // Known by a priority scan, and not from the commit.
+    // A priority scan has to find the priorities: the upgrade discards those known from the commit.
     t.q.upgrade(&json!({"features": {"buried": true}}));
     t.scan_priorities("a");
     t.finds(6);
@@ -299,7 +301,7 @@ fn the_least_and_the_greatest_priority() {
     t.finds(5);
 }
 
-/// After a restart nothing is known, and whatever was put before it is found.
+/// After a restart no mark is known, and tasks put before it are found.
 #[test]
 fn restarts() {
     let cluster = Cluster::new("");

@@ -1,4 +1,5 @@
-//! Marks beside changes that are not reported when they become visible, or not in a way that marks know.
+//! Marks and changes that are not reported when they become visible, or are reported in a form that marks do not
+//! handle.
 
 use xqueue_tests::*;
 
@@ -9,7 +10,7 @@ fn queue(features: &Value) -> Queue {
     q
 }
 
-/// What a statement has deleted is gone for the take within it, and its triggers fire at its end.
+/// A take within a statement does not see the tasks that the statement has deleted, and the triggers fire at its end.
 #[test]
 fn a_take_within_a_statement_that_is_undone() {
     let many = enough_takes();

@@ -1,4 +1,4 @@
-//! Features tube and priority: which consumer gets which task and is woken by which, what is counted of each.
+//! Features tube and priority: which consumer gets which task and which task wakes it, and the counters of each tube.
 
 mod waiting;
 
@@ -23,13 +23,13 @@ fn take_from(c: &mut Client, q: &str, tube: &str) -> Vec<i64> {
     ids(&ask(c, q, &format!("SELECT xqueue.take('{{q}}', tube => '{tube}')")))
 }
 
-/// A consumer that waits for a task of one tube.
+/// Starts a consumer that waits for a task of one tube.
 fn waiter(q: &mut Queue, tube: &str) -> Waiter {
     let sql = format!("SELECT xqueue.take('{}', '30 seconds', tube => '{tube}')", q.name);
     Waiter::waiting(q, &sql)
 }
 
-/// The consumer is in the line, and has not been woken since `before`.
+/// Returns whether the consumer is still in the wait queue.
 fn still_waits(q: &mut Queue, waiter: &Waiter) -> bool {
     !waiter.finished() && is_waiting(&mut q.admin, waiter.pid)
 }
@@ -43,7 +43,7 @@ fn a_take_of_one_tube_gets_only_its_tasks_in_their_order() {
     assert!(take_from(&mut q.admin, &q.name, "a").is_empty());
     assert_eq!(take_from(&mut q.admin, &q.name, ""), [6], "the empty tube is one of its own");
     assert!(take_from(&mut q.admin, &q.name, "c").is_empty());
-    // Without tube: any, also what has none.
+    // A take without a tube gets any task, including tasks without a tube.
     assert_eq!(take_all(&mut q.admin, &q.name), [1, 3, 5]);
 }
 
@@ -79,7 +79,7 @@ fn a_move_that_is_rolled_back_leaves_the_task_to_its_old_tube() {
     q.sql("BEGIN; UPDATE {q} SET tube = 'b'; ROLLBACK");
     assert!(still_waits(&mut q, &b));
     assert_eq!(take_from(&mut q.admin, &q.name, "a"), [1]);
-    // A consumer that dies on a task gives it back to the tube where it is now.
+    // If a consumer dies, its task returns to the tube that the row now has.
     let mut consumer = q.client();
     q.sql("SELECT xqueue.release('{q}', 1)");
     assert_eq!(take_from(&mut consumer, &q.name, "a"), [1]);
@@ -163,7 +163,7 @@ fn smaller_priorities_are_taken_first_then_older_keys_also_in_a_batch() {
     q.sql("UPDATE {q} SET status = 'R', owner = NULL");
     let of_tube: Vec<i64> = expected.iter().copied().filter(|id| id % 2 == 0).collect();
     assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', count => 10, tube => 'a')")), of_tube[..10]);
-    // A released task returns to its old place, one that is given another priority to another.
+    // A released task returns to its old position; a task with a changed priority moves to another.
     q.sql("UPDATE {q} SET status = 'R', owner = NULL");
     q.sql("UPDATE {q} SET priority = -99 WHERE id = 17");
     q.sql("SELECT xqueue.take('{q}')");

@@ -1,4 +1,4 @@
-//! Feature utube: of a sub-queue one task is in flight at a time, in order, and the sub-queues take
+//! Feature utube: a sub-queue has at most one task in flight, its tasks are taken in order, and the sub-queues take
 //! turns.
 
 mod order;
@@ -105,7 +105,7 @@ fn one_transaction_may_go_through_a_sub_queue() {
 fn what_a_transaction_undoes_is_not_passed_over_later() {
     let mut q = subqueues();
     q.sql("INSERT INTO {q} (id, tube) SELECT i, 'a' FROM generate_series(10, 20) i");
-    // Takes see the tasks of their own transaction gone, and those are there again.
+    // Takes do not see the tasks that their own transaction deleted; the rollback restores them.
     q.sql("BEGIN; DELETE FROM {q} WHERE id < 15");
     assert_eq!(q.takes(1), [15]);
     q.sql("SELECT xqueue.ack('{q}', 15); ROLLBACK");
@@ -115,7 +115,7 @@ fn what_a_transaction_undoes_is_not_passed_over_later() {
     assert_eq!(q.takes(1), [12]);
     q.sql("ROLLBACK TO s; COMMIT");
     assert_eq!(q.takes(1), [11]);
-    // A task of another key is put, by hand and by change of the key.
+    // A task with a smaller key is put, by hand and by a change of the key.
     q.sql("SELECT xqueue.ack('{q}', 11); INSERT INTO {q} (id, tube) VALUES (5, 'a')");
     assert_eq!(q.takes(1), [5]);
     q.sql("SELECT xqueue.ack('{q}', 5); UPDATE {q} SET id = 4 WHERE id = 20");
@@ -227,7 +227,7 @@ fn a_prepared_ack_frees_its_sub_queue_when_it_is_resolved() {
     }
 }
 
-/// No process is there any more to give back what was claimed for it.
+/// A prepared transaction has no process that could release its claim.
 #[test]
 fn a_prepared_take_by_hand_frees_its_sub_queue_when_it_is_resolved() {
     for end in ["ROLLBACK", "COMMIT"] {
@@ -240,7 +240,7 @@ fn a_prepared_take_by_hand_frees_its_sub_queue_when_it_is_resolved() {
         assert!(take_all(&mut other, &name).is_empty());
         let waiter = Waiter::take(&mut q);
         q.sql(&format!("{end} PREPARED '{transaction}'"));
-        // Where it is taken it is no session's, and the worker gives it back.
+        // The committed take belongs to no session, and the worker releases the task.
         assert_eq!(id(&waiter.task().1), 1, "{end}");
     }
 }

@@ -1,9 +1,9 @@
-//! Sub-queues of which shared memory knows that no task is in flight: a take need not look, however many tasks were
-//! there. No transaction hides one from it.
+//! Shared memory knows sub-queues without a task in flight: a take needs no check of the table, no matter how many
+//! tasks were there. No transaction hides a task from it.
 
 use xqueue_tests::*;
 
-/// A queue from whose sub-queue a a task has been taken.
+/// Makes a queue in which a task of sub-queue a has been taken and acked.
 fn cleared() -> Queue {
     let mut q = Queue::with("clear", COLUMNS, &json!({"features": {"utube": true}}));
     q.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a'), (2, 'a'), (3, 'a'), (4, 'a')");
@@ -16,7 +16,7 @@ fn taken(q: &mut Queue) -> Vec<i64> {
     q.takes(9)
 }
 
-/// The pages of the table and its indexes that have been looked at so far.
+/// Returns the number of pages of the table and its indexes that have been read so far.
 fn pages(q: &mut Queue) -> i64 {
     let sql = "SELECT (heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)::bigint
                FROM pg_statio_user_tables WHERE relname = $1";
@@ -24,7 +24,7 @@ fn pages(q: &mut Queue) -> i64 {
     scalar(&mut q.admin, sql, &[&q.name])
 }
 
-/// Puts, takes and acks tasks, one at a time, of three sub-queues; gives the pages looked at.
+/// Puts, takes and acks tasks of three sub-queues, one at a time; returns the number of pages read.
 fn pages_of_lifecycles(q: &mut Queue, count: i64) -> i64 {
     let before = pages(q);
     for n in 0..count {
@@ -47,7 +47,7 @@ fn beside_an_old_snapshot_a_take_looks_at_no_more_than_before() {
         let few = pages_of_lifecycles(&mut q, 200);
         pages_of_lifecycles(&mut q, 600);
         let many = pages_of_lifecycles(&mut q, 200);
-        // A look at what was there would be one at hundreds of rows each time.
+        // A check of the table would read hundreds of dead rows each time.
         assert!(many < 2 * few, "200 lifecycles looked at {few} pages, then at {many}");
         q.verify();
         drop(old);
@@ -78,7 +78,7 @@ fn a_task_that_a_prepared_transaction_takes_is_seen() {
                  PREPARE TRANSACTION '{name}'"
             ))
             .unwrap();
-        // The unique index makes the next take wait for its end.
+        // The unique index makes the next take wait for the prepared transaction.
         let sql = format!("SELECT xqueue.take('{name}')");
         q.fails(&format!("SET lock_timeout = '200ms'; {sql}"), "55P03", "");
         let end = if commit { "COMMIT" } else { "ROLLBACK" };
@@ -130,7 +130,7 @@ fn without_the_unique_index_a_take_looks_for_itself() {
     q.verify();
 }
 
-/// A session that has acked the task of a sub-queue of which shared memory has lost sight has it not for itself.
+/// Shared memory has lost a sub-queue. A session that acks its task does not get it exclusively.
 #[test]
 fn a_subqueue_that_was_lost_sight_of_is_not_clear() {
     let ways = [("", false), ("", true), (", tube => 'a'", false), (", tube => 'a'", true)];
@@ -181,7 +181,7 @@ fn a_session_that_changes_the_table_takes_nothing_unseen() {
     q.verify();
 }
 
-/// The triggers report what a statement does at its end, and the take within it sees that before.
+/// Triggers report the changes of a statement at its end; the take within the statement sees them before.
 #[test]
 fn a_take_within_a_statement_that_is_undone_hides_no_task() {
     let mut q = cleared();
@@ -193,7 +193,7 @@ fn a_take_within_a_statement_that_is_undone_hides_no_task() {
     assert_eq!(taken(&mut q), [2]);
 }
 
-/// What a user's trigger takes meanwhile is no part of the take.
+/// A task that a user's trigger takes meanwhile does not belong to the take.
 #[test]
 fn a_task_that_a_trigger_takes_is_seen() {
     let mut q = cleared();
@@ -212,7 +212,7 @@ fn a_task_that_a_trigger_takes_is_seen() {
     q.verify();
 }
 
-/// A user's trigger changes each row again before ours reports it.
+/// A user's trigger changes each row again before the extension's trigger reports it.
 #[test]
 fn a_row_that_a_trigger_changes_again_is_no_second_one() {
     let mut q = cleared();
@@ -232,7 +232,7 @@ fn a_row_that_a_trigger_changes_again_is_no_second_one() {
     q.verify();
 }
 
-/// More than are noted: what was done to the others is not reported by name.
+/// More sub-queues than a transaction notes: the rest are not reported by name.
 #[test]
 fn a_rollback_over_very_many_sub_queues_hides_no_task() {
     let mut q = Queue::with("clear", COLUMNS, &json!({"features": {"utube": true}}));

@@ -1,10 +1,10 @@
-//! Sub-queues with priorities: the one whose first task is the most urgent goes first, and equals take turns.
+//! Sub-queues with priorities: the one whose first task is the most urgent goes first, and equal ones take turns.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use xqueue_tests::*;
 
-/// Takes go by statements where a user's trigger acts on the table.
+/// A user's trigger on the table, which makes takes use the statement path.
 const TRIGGER: &str = "CREATE FUNCTION {q}_nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
     CREATE TRIGGER nothing AFTER UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_nothing()";
 
@@ -22,7 +22,7 @@ fn of_kind(by_statement: bool, utube: Value) -> Queue {
     q
 }
 
-/// Without its trigger, which the queue's end does not drop.
+/// Drops the trigger's function, which the queue's end leaves.
 fn end(mut q: Queue) {
     q.sql("DROP FUNCTION IF EXISTS {q}_nothing() CASCADE");
 }
@@ -36,7 +36,7 @@ fn in_both_ways(test: impl Fn(&mut Queue)) {
     }
 }
 
-/// A task of each of 49 sub-queues waits already.
+/// Puts a task into each of 49 sub-queues.
 fn crowd(q: &mut Queue) {
     q.sql("INSERT INTO {q} (id, tube, priority) SELECT i, 'crowd ' || i, 10 FROM generate_series(1, 49) i");
 }
@@ -48,7 +48,7 @@ fn an_urgent_task_passes_all_other_sub_queues() {
         assert_eq!(q.takes(1), [1]);
         q.sql("INSERT INTO {q} (id, tube, priority) VALUES (100, 'urgent', 1)");
         assert_eq!(q.takes(1), [100]);
-        // In one that waits already, in one that was served, and behind the one that is in flight.
+        // Urgent tasks in a sub-queue that waits, in one that was served, and behind a task in flight.
         q.sql(
             "INSERT INTO {q} (id, tube, priority) VALUES (101, 'crowd 30', 2), (102, 'urgent', 1)",
         );
@@ -82,7 +82,7 @@ fn equals_take_turns() {
     });
 }
 
-/// What is known of a sub-queue may be more urgent than what is there.
+/// The known priority of a sub-queue can be more urgent than its tasks.
 #[test]
 fn what_is_less_urgent_than_it_was_known_to_be_comes_in_its_place() {
     in_both_ways(|q| {
@@ -117,7 +117,7 @@ fn what_is_undone_is_as_urgent_as_before() {
         assert_eq!(q.takes(1), [1], "its next comes later than those of the others");
         q.sql("ROLLBACK TO s; COMMIT; SELECT xqueue.release('{q}', 100)");
         assert_eq!(q.takes(1), [100]);
-        // With the end of a session.
+        // The end of a session.
         q.sql("SELECT xqueue.release('{q}', 100)");
         let mut c = q.client();
         assert_eq!(ids(&take(&mut c, &q.name, "0", 2)), [100, 1]);
@@ -203,7 +203,7 @@ fn tasks_without_a_priority_come_last() {
     }
 }
 
-/// The tasks that are listed as ready are taken in that order, if each has a sub-queue of its own.
+/// Tasks are taken in the order in which they are listed as ready, if each has a sub-queue of its own.
 #[test]
 fn what_is_listed_is_what_is_taken() {
     in_both_ways(|q| {
@@ -219,7 +219,7 @@ fn what_is_listed_is_what_is_taken() {
     });
 }
 
-/// Of all sub-queues, one of which no task is in flight.
+/// The least priority at the heads of all sub-queues without a task in flight.
 const LEAST: &str = "SELECT coalesce(to_jsonb(min(priority)), 'null') FROM (SELECT DISTINCT ON (tube) tube, priority, status FROM {q} \
     WHERE status IN ({line}) ORDER BY tube, priority, id) AS head WHERE status = 'R' \
     AND NOT EXISTS (SELECT FROM {q} t WHERE t.tube = head.tube AND t.status = 'T')";

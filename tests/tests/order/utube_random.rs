@@ -1,5 +1,5 @@
-//! Sub-queues under random work: many producers and consumers, and all that can happen to a task. A trigger refuses
-//! each take of a task before another of its sub-queue that stands before it, or while one is in flight.
+//! Sub-queues under random work: many producers and consumers, and everything that can happen to a task. A trigger
+//! refuses a take if another task of the sub-queue stands before the task or is in flight.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,12 +10,12 @@ use xqueue_tests::*;
 
 const PRODUCERS: u64 = 3;
 const CONSUMERS: u64 = 8;
-/// Of each producer.
+/// Sub-queues per producer.
 const SUBQUEUES: u32 = 4;
 const PUTS: u32 = 60;
 
-/// In the snapshot of the take itself, which a STABLE function sees. A task that was dug out, or whose time
-/// came while those behind it went on, may have come at the same moment: seen already, and its commit not yet noted.
+/// The STABLE function sees the snapshot of the take itself. Tasks that were dug out, or that became due while later
+/// ones were taken, are exempt. The take can see such a task before its commit has been noted.
 const JUDGE: &str = "
     CREATE FUNCTION {q}_judge() RETURNS trigger LANGUAGE plpgsql STABLE AS $$
     BEGIN
@@ -28,7 +28,7 @@ const JUDGE: &str = "
     CREATE TRIGGER judge BEFORE UPDATE ON {q} FOR EACH ROW
         WHEN (OLD.status = 'R' AND NEW.status = 'T') EXECUTE FUNCTION {q}_judge()";
 
-/// Notes that a task has waited, so that it is not judged by its place.
+/// Marks a task that has waited, so that its position is not judged.
 const WAITS: &str = "
     CREATE FUNCTION {q}_waits() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN NEW.dug := true; RETURN NEW; END $$;
@@ -84,7 +84,7 @@ fn produce(mut c: Client, queue: &str, (seed, number): (u64, u64), has_priority:
     }
 }
 
-/// Takes tasks and does with them whatever can be done, until there are none.
+/// Takes tasks and does anything possible with them until none are left.
 fn consume(mut c: Client, q: &mut Queue, seed: u64, is_over: &AtomicBool) {
     let mut chance = StdRng::seed_from_u64(seed);
     let run = |c: &mut Client, sql: &str| ask(c, &q.name, sql);
@@ -94,7 +94,7 @@ fn consume(mut c: Client, q: &mut Queue, seed: u64, is_over: &AtomicBool) {
         let timeout = if chance.random_bool(0.5) { "50 ms" } else { "0" };
         let take = format!("SELECT xqueue.take('{{q}}', '{timeout}', count => {count}{ttr})");
         match chance.random_range(0..20) {
-            // Undone, or given back by the end of the session.
+            // Takes that are rolled back, or whose tasks are released by the end of the session.
             0 => {
                 c.batch_execute("BEGIN").unwrap();
                 run(&mut c, &take);
@@ -129,13 +129,13 @@ fn consume(mut c: Client, q: &mut Queue, seed: u64, is_over: &AtomicBool) {
     }
 }
 
-/// Does something with a task that was taken; whether the others may be taken no more.
+/// Does something random with a taken task; returns whether the session can have lost its other tasks.
 fn settle(c: &mut Client, queue: &str, task: i64, may_be_over: bool, chance: &mut StdRng) -> bool {
     let sql = match chance.random_range(0..20) {
         0 | 1 => format!("SELECT xqueue.release('{queue}', {task})"),
         2 => format!("SELECT xqueue.release('{queue}', {task}, delay => '2 ms')"),
         3 => format!("SELECT xqueue.bury('{queue}', {task}, update => '{{\"dug\": true}}')"),
-        // Only one's own: that of another is taken away without a word.
+        // Only a task of its own session: snatch takes a task away from another session without an error.
         4 if !may_be_over => format!("SELECT xqueue.snatch('{queue}', {task})"),
         5 => format!(
             "BEGIN; SELECT xqueue.ack('{queue}', {task}); ROLLBACK; SELECT xqueue.release('{queue}', {task})"
@@ -210,7 +210,7 @@ fn at_random(mut q: Queue, has_priority: bool) {
     q.sql(&drop);
 }
 
-/// Ends the others, too, should one of them fail.
+/// Ends the other threads, too, if one of them fails.
 struct OnPanic<'a>(&'a AtomicBool);
 
 impl Drop for OnPanic<'_> {

@@ -1,10 +1,11 @@
-//! Sub-queues are told apart by a hash with a secret of the database: no user finds a label that shares another's.
+//! Sub-queues are identified by a hash with a secret of the database: a user cannot construct a label that collides
+//! with another's.
 
 use xqueue_tests::*;
 
 const COLUMNS: &str = "id bigint PRIMARY KEY, payload jsonb, tenant text";
 
-/// Labels of which the server has one hash for each two; of texts with the seed 0.
+/// Pairs of labels with equal server hashes; texts collide for seed 0.
 const ALIKE: [(&str, &str, &str); 5] = [
     ("text", "tenant-0001-orders-apple", "Tl3CSNJIfovD-pArgR5B8ObB"),
     ("varchar", "tenant-0001-orders-apple", "Tl3CSNJIfovD-pArgR5B8ObB"),
@@ -49,7 +50,7 @@ fn no_tenant_blocks_the_sub_queue_of_another() {
     }
 }
 
-/// In builds of indexes by several processes, in workers of a query, and as owners who are no superusers.
+/// In parallel index builds, in parallel query workers, and for owners who are not superusers.
 #[test]
 fn the_hash_is_the_same_wherever_it_is_computed() {
     let (db, role) = (Database::new("utube_secret"), Role::create());
@@ -82,7 +83,7 @@ fn the_hash_is_the_same_wherever_it_is_computed() {
     admin.batch_execute(&format!("DROP OWNED BY {}", role.name)).unwrap();
 }
 
-/// In one session: what it has read of the extension before does not hold.
+/// One session reinstalls the extension: its cached secret is not used any more.
 #[test]
 fn each_installation_has_a_secret_of_its_own() {
     let db = Database::new("utube_secret");

@@ -1,5 +1,5 @@
-//! Sessions do at random, step by step, what can be done to sub-queues, with savepoints and by hand; after each step
-//! whatever can be taken is known to a session. XQUEUE_SEED repeats a run.
+//! Sessions run random operations on sub-queues step by step, with savepoints and by hand. After each step the
+//! extension knows every task that can be taken. XQUEUE_SEED repeats a run.
 
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -10,8 +10,8 @@ const RUNS: u64 = 6;
 const STEPS: usize = 150;
 const SESSIONS: usize = 4;
 const TUBES: [&str; 4] = ["'a'", "'b'", "'c'", "NULL"];
-/// A row that another session has changed, a task that is gone or taken by another session, a second task of a sub-
-/// queue in flight, and what follows in a transaction that has failed.
+/// Expected errors: a row that another session has changed, a task that was deleted or that another session holds, a
+/// second task in flight in a sub-queue, and a transaction that has failed.
 const REFUSALS: [&str; 6] = ["55P03", "P0002", "55000", "55006", "23505", "25P02"];
 
 struct Session {
@@ -66,7 +66,7 @@ fn run(seed: u64) {
         let may_end = sessions.iter().all(|session| !session.in_transaction);
         let session = &mut sessions[at];
         let sql = match random.random_range(0..20) {
-            // The worker can give back its tasks, as their rows are not locked.
+            // The worker can release its tasks because their rows are not locked.
             0 if may_end => {
                 log.push(format!("{at}: ends"));
                 *session = open(&q);
@@ -105,7 +105,7 @@ fn run(seed: u64) {
         scalar::<i64>(&mut q.admin, left, &[&pids]) == 0
     });
     q.wait_for("taken", 0);
-    // What can be taken is taken, one of each sub-queue.
+    // A take gets every available task, one of each sub-queue.
     let heads = "SELECT to_jsonb(count(*)) FROM (SELECT DISTINCT ON (tube) status FROM {q} \
                  WHERE status IN ({line}) ORDER BY tube, {order}) AS head WHERE status = 'R'";
     let heads = heads.replace("{line}", if is_strict { "'R', 'W'" } else { "'R'" });

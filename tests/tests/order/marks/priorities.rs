@@ -2,13 +2,13 @@
 
 use super::*;
 
-/// A queue with priorities has a mark for each: none hides a task of another.
+/// A queue with priorities has a mark for each: no mark hides a task of another priority.
 #[test]
 fn priorities_have_their_own() {
     let mut q =
         Queue::with("marks", COLUMNS, &json!({"features": {"priority": true, "delayed": true}}));
     let name = q.name.clone();
-    // Until the priorities are known, and then those of the first two are done.
+    // Takes until the priorities are known, and the tasks of the first two are done.
     let (tasks, takes) = (5 * enough_takes(), 5 * enough_takes() / 2);
     q.sql(&format!(
         "INSERT INTO {{q}} (id, priority) SELECT 1000 + n, n % 5 FROM generate_series(1, {tasks}) n"
@@ -19,7 +19,7 @@ fn priorities_have_their_own() {
         assert_eq!(values(&mut q.admin, &sql, &[]).len(), 1);
     }
     q.verify();
-    // Of the last two priorities.
+    // Keys of tasks of the last two priorities.
     let (moved, named) = (999 + tasks as i64, 998 + tasks as i64);
     for (sql, id) in [
         ("SELECT xqueue.put('{q}', '{\"id\": 7}', priority => 0)", 7),
@@ -39,7 +39,7 @@ fn priorities_have_their_own() {
         wait_until("it is ready", || scalar(&mut q.admin, &first, &[]));
         finds(&mut q, id);
     }
-    // A batch goes on from one priority to the next.
+    // A batch continues with the next priority.
     q.sql("INSERT INTO {q} (id, priority) VALUES (1, 0), (2, 1)");
     let batch = ids(&take(&mut q.admin, &name, "0", 4));
     assert_eq!(batch[..2], [1, 2]);
@@ -47,7 +47,7 @@ fn priorities_have_their_own() {
     let sql = "SELECT bool_and(priority = 2) FROM {q} WHERE id = ANY ($1)".replace("{q}", &name);
     assert!(scalar::<bool>(&mut q.admin, &sql, &[&batch[2..].to_vec()]));
     q.sql("SELECT xqueue.release('{q}', ARRAY[1, 2])");
-    // More priorities than there are marks for.
+    // More priorities than there are marks.
     q.sql(
         "INSERT INTO {q} (id, priority) SELECT 1000000 + n, 100 - n FROM generate_series(1, 40) n",
     );
@@ -56,7 +56,7 @@ fn priorities_have_their_own() {
     finds(&mut q, 1000040);
 }
 
-/// What is found out of the priorities of a column with room for very large ones.
+/// A priority scan handles the extreme values of a bigint priority.
 #[test]
 fn the_least_and_the_greatest_priority() {
     let columns = format!("{COLUMNS}, level bigint NOT NULL DEFAULT 0");
@@ -64,7 +64,7 @@ fn the_least_and_the_greatest_priority() {
     let mut q = Queue::with("marks", &columns, &options);
     q.sql("INSERT INTO {q} (id) SELECT 1000 + n FROM generate_series(1, 500) n");
     q.sql("INSERT INTO {q} (id, level) VALUES (5, 9223372036854775807), (6, -9223372036854775808)");
-    // Known by a priority scan, and not from the commit.
+    // A priority scan has to find the priorities: the upgrade discards those known from the commit.
     q.upgrade(&json!({"features": {"buried": true}}));
     let take = format!("BEGIN; SELECT xqueue.take('{}'); ROLLBACK", q.name);
     (0..enough_takes()).for_each(|_| q.sql(&take));
@@ -73,7 +73,7 @@ fn the_least_and_the_greatest_priority() {
     finds(&mut q, 5);
 }
 
-/// Producers and consumers of random priorities: nothing is hidden.
+/// Producers and consumers with random priorities: no task is hidden.
 #[test]
 fn nothing_is_hidden_from_a_crowd_by_priorities() {
     let mut q = Queue::with("marks", COLUMNS, &json!({"features": {"priority": true}}));

@@ -1,4 +1,4 @@
-//! In which order tasks are taken: of one sub-queue, and of several.
+//! The order of takes, within one sub-queue and between several.
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn a_waiting_task_holds_up_no_other() {
     assert_eq!(q.takes(9), [1], "by hand as well");
 }
 
-/// Failing tasks are tried again in strict order.
+/// In strict order a failing task is retried before the tasks behind it.
 #[test]
 fn a_waiting_task_keeps_those_behind_it_where_that_is_strict() {
     let mut q = strict_subqueues();
