@@ -1,8 +1,9 @@
-//! An ack looks for a task where its session has written it as it took it: a hint, whatever has become of the row since.
+//! An ack first reads the row version that its session wrote when it took the task. This location is a hint: it can be
+//! stale.
 
 use xqueue_tests::*;
 
-/// A queue with the tasks 1 to 3, of which the session of `admin` has taken the first.
+/// Makes a queue with tasks 1 to 3; the session of `admin` has taken the first.
 fn taken(options: &Value) -> Queue {
     let mut q = Queue::with("in_place", COLUMNS, options);
     q.sql("INSERT INTO {q} (id) SELECT generate_series(1, 3)");
@@ -15,7 +16,7 @@ fn try_ack(c: &mut Client, queue: &str, id: i64) -> Result<i64, String> {
     c.query_one(&sql, &[&id]).map(|row| row.get(0)).map_err(|error| code(&error).to_owned())
 }
 
-/// The ack of the first task is to succeed although `sql` has moved it.
+/// Asserts that the ack of the first task succeeds although `sql` has changed or moved its row.
 #[track_caller]
 fn is_acked_after(options: &Value, sql: &str) {
     let mut q = taken(options);
@@ -25,7 +26,7 @@ fn is_acked_after(options: &Value, sql: &str) {
     q.verify();
 }
 
-/// The ack of the first task is to fail after `sql`, and to change nothing.
+/// Asserts that the ack of the first task fails after `sql` and changes nothing.
 #[track_caller]
 fn is_refused_after(sql: &str, tasks: &[(&str, i64)], expected: &str) {
     let mut q = taken(&json!({}));
@@ -58,7 +59,7 @@ fn a_task_that_is_no_longer_this_sessions_is_not_acked() {
         &[("ready", 2), ("taken", 0)],
         "55000",
     );
-    // Another task gets the place of the row.
+    // Another task gets the row's location.
     is_refused_after(
         "DELETE FROM {q} WHERE id = 1; VACUUM {q}; INSERT INTO {q} (id) VALUES (4), (5), (6)",
         &[("ready", 5), ("taken", 0)],
@@ -91,7 +92,7 @@ fn a_take_that_is_rolled_back() {
     q.verify();
 }
 
-/// Tasks of one key in two queues, and more tasks than are kept.
+/// Tasks with equal keys in two queues, and more tasks than a session remembers locations for.
 #[test]
 fn each_of_many_tasks_of_two_queues() {
     let mut queues = [(); 2].map(|()| Queue::with("in_place", COLUMNS, &json!({})));
@@ -114,7 +115,7 @@ fn each_of_many_tasks_of_two_queues() {
     }
 }
 
-/// The two greatest keys have one position.
+/// The two greatest keys share a position.
 #[test]
 fn the_greatest_keys_are_told_apart() {
     let columns = "id uuid PRIMARY KEY, payload jsonb";

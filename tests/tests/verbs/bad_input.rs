@@ -1,4 +1,4 @@
-//! Bad tasks, keys, intervals and counts: a clear error with SQLSTATE and hint, nothing changed, the backend alive.
+//! Bad tasks, keys, intervals and counts: a clear error with SQLSTATE and hint, no change, and the backend survives.
 
 use xqueue_tests::*;
 
@@ -91,7 +91,7 @@ fn intervals_and_counts() {
             ["put('{q}', '{}', ", "release('{q}', 1, delay => ", "take('{q}', "]
                 .map(|call| format!("SELECT xqueue.{call}{delay})"));
         refused(&mut q, &[(&put, states, ""), (&release, states, "")]);
-        // So long a timeout is foolish, but not wrong.
+        // Such a long timeout is useless, but not an error.
         if !delay.contains("years") {
             refused(&mut q, &[(&take, states, "")]);
         }
@@ -144,7 +144,7 @@ fn nulls_everywhere() {
     );
 }
 
-/// The payload is 100 MB: it goes in and comes out whole, or is refused, and the backend lives.
+/// A payload of 100 MB is stored and returned complete, or is refused, and the backend survives.
 #[test]
 fn a_payload_of_100_mb() {
     let mut q = Queue::with("bad", "id bigserial PRIMARY KEY, payload text", &json!({}));

@@ -1,5 +1,5 @@
-//! What is done without statements is what statements would do: expressions that change, rights, locks,
-//! all kinds of indexes and columns.
+//! The direct path behaves like statements do: changed expressions, privileges, locks, and all kinds of indexes and
+//! columns.
 
 mod defaults;
 
@@ -12,7 +12,7 @@ fn queue() -> Queue {
     Queue::with("direct", COLUMNS, &json!({}))
 }
 
-/// Puts a task, and gives it back.
+/// Puts a task and returns it.
 fn put(q: &mut Queue, task: &str) -> Value {
     q.ask_one(&format!("SELECT xqueue.put('{{q}}', '{task}')"))
 }
@@ -27,11 +27,11 @@ fn rows_that_are_locked() {
     locked.execute(&format!("SELECT FROM {name} WHERE id = 1 FOR KEY SHARE"), &[]).expect("a lock");
     locked.execute(&format!("SELECT FROM {name} WHERE id = 2 FOR SHARE"), &[]).expect("a lock");
     locked.execute(&format!("UPDATE {name} SET note = 'x' WHERE id = 3"), &[]).expect("an update");
-    // What a foreign key's check locks can be taken, the others are passed over.
+    // A take gets rows that a foreign key's check has locked and skips the other locked rows.
     assert_eq!(ids(&take(&mut q.admin, &name, "0", 4)), [1, 4]);
     assert!(take(&mut q.admin, &name, "0", 4).is_empty());
     locked.commit().expect("a commit");
-    // A session's own lock does not hinder it.
+    // A session's own lock does not block its take.
     q.sql("BEGIN; SELECT FROM {q} WHERE id = 2 FOR UPDATE");
     let tasks = take(&mut q.admin, &name, "0", 4);
     q.sql("COMMIT");
@@ -86,7 +86,7 @@ fn columns_that_come_and_go() {
     let tasks = take(&mut q.admin, &name, "0", 2);
     assert_eq!((&tasks[0]["since"], &tasks[0]["region"]), (&json!("2026-01-01"), &json!("eu")));
     assert_eq!(ids(&tasks), [1, 2]);
-    // An ack, too, goes to a row that was written before.
+    // An ack also returns a row that was written before the column existed.
     q.sql("ALTER TABLE {q} ADD COLUMN later text DEFAULT 'now'");
     let acked = values(&mut q.admin, &format!("SELECT xqueue.ack('{name}', 1)"), &[]);
     assert_eq!((&acked[0]["region"], &acked[0]["later"]), (&json!("eu"), &json!("now")));
@@ -154,7 +154,7 @@ fn an_index_that_is_built_meanwhile() {
     assert_eq!(ids(&take(&mut q.admin, &name, "0", 5)), [2, 3]);
 }
 
-/// It bears the name of ours, but holds other rows.
+/// Indexes with the names of the extension's indexes hold other rows.
 #[test]
 fn an_index_in_the_place_of_ours() {
     let mut q = queue();
@@ -174,7 +174,7 @@ fn an_index_in_the_place_of_ours() {
     q.sql(&format!("DROP INDEX {taken}, {ready}; SELECT xqueue.upgrade('{{q}}')"));
 }
 
-/// A consumer needs no right to call the functions of defaults.
+/// A consumer needs no privilege on the functions of defaults.
 #[test]
 fn a_role_that_only_takes() {
     let mut q = queue();
@@ -217,7 +217,7 @@ fn an_ack_that_names_a_task_twice() {
     );
 }
 
-/// A publication without an identity of the rows allows no updates, by no means.
+/// A publication without replica identity allows no updates, on the direct path either.
 #[test]
 fn a_publication_without_replica_identity() {
     let mut q = queue();
@@ -269,7 +269,7 @@ fn times_in_whole_seconds() {
     assert_eq!(q.ask_one(sql), json!(true));
 }
 
-/// What makes jsonb of a type may itself look into tables.
+/// A cast to json can read tables.
 #[test]
 fn a_type_with_a_cast_that_reads_a_table() {
     let mut q = queue();
@@ -306,8 +306,7 @@ fn rows_that_are_older_than_a_column() {
     }
 }
 
-/// With another trigger on the table everything is done by statements and counted by triggers: the result is the
-/// same.
+/// With a user's trigger on the table all calls use statements, and triggers count: the results are equal.
 #[test]
 fn statements_do_the_same() {
     let features = json!({"features": {
@@ -342,7 +341,7 @@ fn statements_do_the_same() {
         let mut told: Vec<Vec<Value>> = calls
             .iter()
             .map(|call| {
-                // Instants as hours from now.
+                // Timestamps become hours from now.
                 let hours = |column| {
                     format!("round(extract(epoch FROM (task->>'{column}')::timestamptz - now()) / 3600)")
                 };
@@ -372,7 +371,7 @@ fn statements_do_the_same() {
 #[test]
 fn an_operator_turns_it_off() {
     let mut q = queue();
-    // A session keeps the plans of the statements that its calls run.
+    // A session caches the plans of the statements that its calls run.
     let plans = format!(
         "SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'CachedPlan' AND ident ~ '^(INSERT|UPDATE|DELETE|WITH).*{}'",
         q.name

@@ -1,4 +1,4 @@
-//! Acks in batches, and ack and take in one call: take(done => …), CALL next with arrays.
+//! Acks in batches, and an ack and a take in one call: take(done => …), CALL next with arrays.
 
 use xqueue_tests::*;
 
@@ -23,7 +23,7 @@ fn ack_and_take_in_one_call() {
     assert_eq!(take_done(&mut q, 2, "ARRAY[4, 3]"), [5]);
     q.assert_tasks(&[("total", 1), ("taken", 1)]);
     assert_eq!((q.calls("take"), q.calls("ack")), (5, 4));
-    // It does not keep the ack from its commit by waiting for a task.
+    // The call does not wait for a task, which would delay the commit of the ack.
     assert_eq!(take_done(&mut q, 1, "'{5}'"), [0; 0]);
     q.assert_tasks(&[("total", 0)]);
 }
@@ -54,7 +54,7 @@ fn what_is_not_mine_is_not_done_and_nothing_is_taken() {
     }
 }
 
-/// A batch is one statement; the error names the task that stops it all the same.
+/// A batch is one statement, and still the error names the task that stops it.
 #[test]
 fn batches_are_all_or_nothing() {
     let mut q = filled(&json!({"features": {"buried": true, "delayed": true}}), 300);

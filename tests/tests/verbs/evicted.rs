@@ -1,11 +1,11 @@
-//! What a backend keeps of a queue makes room for others, also in the middle of a call: in these tests there is room for
-//! one queue.
+//! A backend evicts its data of one queue to make room for others, even in the middle of a call. These tests limit it
+//! to one queue.
 
 use xqueue_tests::*;
 
 const OTHERS: usize = 8;
 
-/// A connection that keeps no more than one queue that it does not use.
+/// Returns a connection that keeps at most one queue that it does not use.
 fn forgetful(q: &Queue) -> Client {
     let mut c = q.client();
     c.batch_execute("SET xqueue.queue_memory = '64kB'").unwrap();
@@ -16,7 +16,8 @@ fn others() -> Vec<Queue> {
     (0..OTHERS).map(|_| Queue::new("other")).collect()
 }
 
-/// Statements of PL/pgSQL that put a task into each of the others, take and ack it, with `other` declared as text.
+/// Returns PL/pgSQL statements that put a task into each of the others, take and ack it. They need a text variable
+/// `other`.
 fn use_each(others: &[Queue]) -> String {
     let names: Vec<String> = others.iter().map(|q| format!("'{}'", q.name)).collect();
     format!(
@@ -29,7 +30,7 @@ fn use_each(others: &[Queue]) -> String {
     )
 }
 
-/// Returns queues that can bury.
+/// Makes queues with feature buried.
 fn others_that_bury() -> Vec<Queue> {
     let mut others = others();
     others.iter_mut().for_each(|q| drop(q.upgrade(&json!({"features": {"buried": true}}))));
@@ -47,7 +48,7 @@ fn every_call_finds_an_evicted_queue_as_it_was() {
             assert_eq!(take_all(&mut c, &q.name), [first, second]);
             assert_eq!(ack(&mut c, &q.name, first).len(), 1);
         }
-        // What was taken before the queue was evicted is still this session's.
+        // This session still holds the tasks that it took before the queue was evicted.
         for q in &mut others {
             let id: i64 = scalar(&mut c, &format!("SELECT id FROM {}", q.name), &[]);
             let sql = "SELECT xqueue.release($1::text, $2::bigint, delay => '1 hour')";
@@ -62,7 +63,7 @@ fn every_call_finds_an_evicted_queue_as_it_was() {
 fn triggers_that_use_many_others() {
     let mut others = others_that_bury();
     let mut q = Queue::new("evicted");
-    // It puts into its own queue as well, while the outer call is running.
+    // The trigger also puts into its own queue while the outer call runs.
     let body = format!(
         "DECLARE other text; BEGIN {} IF TG_OP = 'INSERT' AND (NEW.payload->>'n')::int > 0 THEN
          PERFORM xqueue.put('{}', jsonb_build_object('payload', jsonb_build_object('n', (NEW.payload->>'n')::int - 1)));
@@ -86,7 +87,7 @@ fn triggers_that_use_many_others() {
             assert_eq!(ack(&mut c, &name, id).len(), 1);
         }
     }
-    // Three puts, takes and acks in each round.
+    // Each round puts, takes and acks three tasks.
     q.assert_tasks(&[("total", 0)]);
     for other in &mut others {
         other.assert_tasks(&[("buried", 2 * 9), ("total", 2 * 9)]);
@@ -136,7 +137,7 @@ fn a_table_that_is_open_meanwhile() {
     let name = q.name.clone();
     let ids: Vec<i64> = (0..6).map(|number| put(&mut c, &name, number)).collect();
     let mut t = c.transaction().unwrap();
-    // Of a statement by hand, and of a call that gives its rows one by one.
+    // One cursor reads a statement, the other a call that returns its rows one by one.
     t.batch_execute(&format!("DECLARE a CURSOR FOR SELECT id FROM {name} ORDER BY id")).unwrap();
     t.batch_execute(&format!(
         "DECLARE b CURSOR FOR SELECT t->>'id' FROM xqueue.peek('{name}', ARRAY{ids:?}) AS t"

@@ -1,5 +1,5 @@
-//! Values in a row are never trusted: whatever a producer has written into the columns of a queue, each verb does what it
-//! does with any task. Arithmetic on them saturates, on the direct path and in statements.
+//! Values in a row are not trusted: each verb works on any value that a producer has written into a queue's columns.
+//! Arithmetic on them saturates, on the direct path and in statements.
 
 use xqueue_tests::{Client, Queue, json, scalar};
 
@@ -10,7 +10,7 @@ const FEATURES: [&str; 2] = [
         "retry": {"backoff": 2}}"#,
 ];
 
-/// Columns, and the extreme values of their types.
+/// Columns and extreme values of their types.
 const VALUES: [(&str, &[&str]); 4] = [
     ("attempts", &["-1", "NULL", "{max}", "-{max} - 1"]),
     (
@@ -35,7 +35,7 @@ const VALUES: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// The states that tasks have, and what is done with task 1 in that state.
+/// States of tasks, and calls on task 1 in each state.
 const VERBS: [(&str, &[&str]); 5] = [
     (
         "R",
@@ -106,7 +106,7 @@ fn queue(features: &str, attempts: &str, has_trigger: bool) -> Queue {
     q
 }
 
-/// The greatest number of an integer type.
+/// Returns the greatest number of an integer type.
 fn greatest(attempts: &str) -> &'static str {
     match attempts {
         "smallint" => "32767",
@@ -157,7 +157,7 @@ fn no_verb_fails_for_a_value_in_the_row() {
     }
 }
 
-/// Runs statements and undoes them; returns the error with a label if one fails.
+/// Runs statements and rolls them back; returns the error with a label if they fail.
 fn failure(q: &mut Queue, sql: &str, label: &str) -> Option<String> {
     let sql = format!("BEGIN; {sql}").replace("{q}", &q.name);
     let outcome = q.admin.batch_execute(&sql);
@@ -167,7 +167,7 @@ fn failure(q: &mut Queue, sql: &str, label: &str) -> Option<String> {
     Some(format!("{label}: {} {}", error.code().code(), error.message()))
 }
 
-/// The same for what nobody calls: promotions, the end of time to run, orphans, and the end of life.
+/// The worker's own changes: promotions, expired times to run, orphans, and expired lives.
 #[test]
 fn the_worker_does_not_fail_for_a_value_in_the_row() {
     for (attempts, has_trigger) in [("int", false), ("bigint", true), ("smallint", false)] {
@@ -218,7 +218,7 @@ fn left_of(c: &mut Client, sql: &str) -> xqueue_tests::Value {
     scalar(c, sql, &[])
 }
 
-/// A count that has reached the end of its type stays there, whoever counts.
+/// A count at the limit of its type stays there on both paths.
 #[test]
 fn attempts_saturate() {
     for (attempts, has_trigger) in

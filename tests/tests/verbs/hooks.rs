@@ -1,11 +1,11 @@
-//! Feature on_task_change: a function of the user's that is called on every change of a task.
+//! Feature on_task_change: a user's function that is called on every change of a task.
 
 use xqueue_tests::{
     COLUMNS, Queue, Role, Value, Watcher, ask, connect_as, expect_error, id, json, put, refused,
     status, take_all, try_sql, unique, wait_until,
 };
 
-/// A queue whose changes are written down by a function, as event and state of the task.
+/// Makes a queue with a function that logs each change with its event and the task's state.
 fn noting(features: &Value) -> Queue {
     let mut q = Queue::with("hook", COLUMNS, &json!({ "features": features }));
     q.sql(
@@ -18,7 +18,7 @@ fn noting(features: &Value) -> Queue {
     q
 }
 
-/// "event:state of the task afterwards", in their order; forgets them.
+/// Returns "event:new state" of each logged change in order, and clears the log.
 fn noted(q: &mut Queue) -> Vec<String> {
     let log = q.ask("SELECT jsonb_build_array(event, task->>'status') FROM {q}_log ORDER BY no");
     q.sql("TRUNCATE {q}_log");
@@ -134,7 +134,7 @@ fn the_function_is_replaced_and_removed_on_a_queue_in_use() {
     q.sql("SELECT xqueue.put('{q}', '{}')");
     assert_eq!(id(&ask(&mut consumer, &name, "SELECT xqueue.take('{q}')")[0]), 1);
     assert_eq!(noted(&mut q), ["put:R", "take:T"]);
-    // Another body is called at once, another function by name.
+    // A new function body is called immediately, another function once its name is set.
     q.sql(
         "CREATE OR REPLACE FUNCTION {q}_note(task jsonb, event text) RETURNS void LANGUAGE sql AS \
          $$ INSERT INTO public.{q}_log (event, task) VALUES ('new ' || event, task) $$",
@@ -190,7 +190,7 @@ fn its_error_in_the_worker_is_shown_and_holds_up_no_other_queue() {
         q.sql("SELECT xqueue.put('{q}', '[{}, {}]', delay => '10 milliseconds')");
     }
     healthy.wait_for("ready", 2);
-    // The others of the same queue go on as well.
+    // The other task of that queue is promoted, too.
     sick.wait_for("ready", 1);
     assert!(sick.holds(1, "status = 'W'"));
     let error = "SELECT to_jsonb(error) FROM xqueue.queues WHERE queue = '{q}'::regclass AND error IS NOT NULL";
@@ -198,7 +198,7 @@ fn its_error_in_the_worker_is_shown_and_holds_up_no_other_queue() {
     assert!(sick.ask_one(error).as_str().is_some_and(|error| error.contains("not today")));
     healthy.sql("SELECT xqueue.put('{q}', '{}', delay => '10 milliseconds')");
     healthy.wait_for("ready", 3);
-    // Mended, the task comes and the error goes.
+    // After the fix, the task is promoted and the error disappears.
     sick.sql(
         "CREATE OR REPLACE FUNCTION {q}_note(task jsonb, event text) RETURNS void LANGUAGE sql AS '' ",
     );
@@ -242,7 +242,7 @@ fn it_has_the_rights_of_the_caller_and_in_the_worker_those_of_the_owner() {
     .expect("a queue of the owner's");
     let mut as_producer = connect_as(&producer.name);
     let delayed = format!("SELECT xqueue.put('{name}', '{{}}', delay => '10 milliseconds')");
-    // The function does not lend the producer its owner's rights.
+    // The function does not run with its owner's privileges.
     expect_error(&mut as_producer, &delayed, "42501", &format!("{name}_log"));
     try_sql(&mut as_owner, &format!("GRANT INSERT ON {name}_log TO {}", producer.name)).unwrap();
     try_sql(&mut as_producer, &delayed).expect("a put");

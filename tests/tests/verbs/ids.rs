@@ -1,4 +1,4 @@
-//! Feature id: where the keys of new tasks come from.
+//! Feature id: the source of new tasks' keys.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ fn copy(c: &mut Client, q: &str, lines: &str) {
     writer.finish().expect("COPY ends");
 }
 
-/// The keys in the order in which their tasks arrived: payload.n tells it.
+/// Returns the keys in the order in which their tasks were put (payload.n).
 fn keys(q: &mut Queue) -> Vec<i64> {
     let all = q.ask("SELECT to_jsonb(id) FROM {q} ORDER BY (payload->>'n')::bigint");
     all.iter().map(|key| key.as_i64().expect("a number")).collect()
@@ -132,7 +132,7 @@ fn plain_insert_and_copy_and_arrays_get_keys_of_time64_too() {
 fn time64_goes_on_after_the_greatest_key_that_the_table_had() {
     let mut q = Queue::adopt(&database(), &unique("ids"));
     q.sql("CREATE TABLE {q} (id bigint PRIMARY KEY, payload jsonb)");
-    // A minute ahead of the clock.
+    // A key one minute ahead of the clock.
     q.sql("INSERT INTO {q} SELECT (extract(epoch FROM now()) * 1e6)::bigint + 60000000");
     let greatest = keys(&mut q)[0];
     q.upgrade(&json!({"features": {"id": "time64"}}));
@@ -156,7 +156,7 @@ fn uuids_are_made_for_columns_of_type_uuid_and_text() {
 fn uuids_are_in_the_order_of_arrival() {
     for column in ["uuid", "text"] {
         let mut q = queue(&format!("id {column} PRIMARY KEY, payload jsonb"), "uuid");
-        // By calls, and by one statement within a step of the clock.
+        // Keys of separate calls, and keys of one statement that are made within one tick of the clock.
         for n in 0..200 {
             q.sql(&format!(r#"SELECT xqueue.put('{{q}}', '{{"payload": {{"n": {n}}}}}')"#));
         }
@@ -253,7 +253,7 @@ fn a_function_of_the_user_makes_the_keys_whatever_it_is_called() {
         q.sql("INSERT INTO {q} DEFAULT VALUES");
         let name = q.name.clone();
         copy(&mut q.admin, &name, "{}\n");
-        // Found with any search path, as it is kept with its schema.
+        // The function is stored with its schema and found with any search path.
         let mut other = q.client();
         try_sql(&mut other, "SET search_path TO pg_catalog").unwrap();
         let put = ask(&mut other, &format!("public.{name}"), "SELECT xqueue.put('{q}', '{}')");
@@ -273,11 +273,11 @@ fn a_function_that_is_not_there_or_unfit_is_refused() {
         &mut q,
         &[
             (&upgrade("no_such_function"), "42883", "no_such_function"),
-            // It has parameters.
+            // A function with parameters.
             (&upgrade("pg_catalog.abs"), "42883", "abs"),
             (&upgrade("a.b.c.d"), "42602 0A000 22023 42601", ""),
             (&upgrade("now(); DROP TABLE x"), "42602 22023 42883", ""),
-            // Of a type that is no bigint.
+            // A function whose type is not bigint.
             (&upgrade("pg_catalog.gen_random_uuid"), "42804", ""),
             (&upgrade("uuid"), "42804", "id"),
         ],
@@ -298,7 +298,7 @@ fn the_kind_of_keys_can_be_switched_while_the_queue_is_in_use() {
     let by_clock = ids(&q.ask("SELECT xqueue.put('{q}', '{}')"))[0];
     assert!(by_clock > 1_600_000_000_000_000, "{by_clock} is no time");
 
-    // And back: after the greatest, not where it once was.
+    // After the switch back, keys continue behind the greatest one, not where the sequence stopped.
     q.upgrade(&json!({"features": {"id": "auto_increment"}}));
     assert_eq!(ids(&q.ask("SELECT xqueue.put('{q}', '{}')")), [by_clock + 1]);
 
@@ -306,7 +306,7 @@ fn the_kind_of_keys_can_be_switched_while_the_queue_is_in_use() {
     q.fails("SELECT xqueue.put('{q}', '{}')", "22004", "id");
     q.fails("INSERT INTO {q} DEFAULT VALUES", "23502", "id");
 
-    // A session that had taken a task before still has it.
+    // A session still holds the task that it took before.
     assert_eq!(ids(&ask(&mut consumer, &q.name, "SELECT xqueue.ack('{q}', 10)")), [10]);
 }
 

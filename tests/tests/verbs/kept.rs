@@ -1,5 +1,4 @@
-//! Tasks that stay after their ack (features keep and zombie), and what an administrator does with tasks that are
-//! taken or not.
+//! Tasks that stay after their ack (features keep and zombie), and an administrator's calls on tasks in any state.
 
 use xqueue_tests::{
     Queue, Waiter, Watcher, ask, expect_error, id, ids, json, pid, put, refused, status, take_all,
@@ -16,7 +15,7 @@ fn queue(features: &str) -> Queue {
     Queue::with("kept", COLUMNS, &json!({ "features": features }))
 }
 
-/// A queue with `count` tasks that its own connection has taken.
+/// Makes a queue with `count` tasks, all taken by its own connection.
 fn taken(features: &str, count: i64) -> Queue {
     let mut q = queue(features);
     q.sql(&format!("INSERT INTO {{q}} SELECT FROM generate_series(1, {count})"));
@@ -252,7 +251,7 @@ fn keep_cannot_be_switched_off_over_tasks_without_a_word_about_them() {
     assert!(e.hint().is_some_and(|hint| hint.contains(r#"{"convert": {"D": "delete"}}"#)), "{e:?}");
     q.upgrade(&json!({"features": {"keep": false}, "convert": {"D": "delete"}}));
     q.assert_tasks(&[("total", 0)]);
-    // To the other way of keeping them, in one step.
+    // From zombie to keep in one step.
     q.upgrade(&json!({"features": {"keep": false, "zombie": "1 hour"}}));
     q.sql("INSERT INTO {q} (id) VALUES (9)");
     q.sql("SELECT xqueue.take('{q}')");

@@ -1,4 +1,4 @@
-//! What the functions do with a task, one file a function or a feature, whatever else goes on.
+//! The functions and their effect on a task: one file per function or feature.
 
 mod ack_in_place;
 mod bad_input;

@@ -1,12 +1,12 @@
-//! Code of the user's that a call runs and that calls again: refused past a depth, at once and in clear words, whatever
-//! room the stack has; and a backend in the midst of it can be ended.
+//! Calls that run user code that calls again are refused beyond a depth, immediately, with a clear error, and
+//! independently of the stack's size. A backend can be ended in the middle of them.
 
 use xqueue_tests::*;
 
-/// As large as the server lets it be.
+/// The largest size that the server allows.
 const STACK: &str = "SET max_stack_depth = '7MB'";
 
-/// A queue whose PL/pgSQL function does this on every put.
+/// Makes a queue whose PL/pgSQL function runs `body` on every put.
 fn hooked(body: &str) -> Queue {
     let mut q = Queue::new("nesting");
     hook(&mut q, body);
@@ -28,7 +28,7 @@ fn refused(q: &mut Queue, sql: &str) {
     let error = q.fails(sql, "54001", "nested too deep in queue");
     assert!(error.message().contains(&q.name), "{error:?}");
     assert!(error.detail().is_some() && error.hint().is_some(), "{error:?}");
-    // The session has forgotten it.
+    // The session has no trace of the failed call.
     q.assert_tasks(&[("total", 0)]);
     q.upgrade(&json!({"features": {"on_task_change": false, "pick": false}}));
     q.sql("DROP TRIGGER IF EXISTS again ON {q}; SELECT xqueue.put('{q}', '{}')");
@@ -100,7 +100,7 @@ fn a_chain_of_queues() {
     }
 }
 
-/// Errors that are caught on the way leave the depth as it was.
+/// Errors that are caught leave the depth unchanged.
 #[test]
 fn an_error_that_is_caught() {
     let mut q = hooked(
@@ -115,7 +115,7 @@ fn an_error_that_is_caught() {
     }
 }
 
-/// Twice at each level: that never ends.
+/// Two nested calls at each level run practically forever.
 #[test]
 fn a_backend_in_the_midst_of_it_can_be_ended() {
     let again = "BEGIN PERFORM xqueue.put('{q}', '{}'); EXCEPTION WHEN statement_too_complex THEN NULL; END;";
@@ -136,7 +136,7 @@ fn a_backend_in_the_midst_of_it_can_be_ended() {
     q.assert_tasks(&[("total", 0)]);
 }
 
-/// The names of an error's constraint come through all levels.
+/// The names of the violated constraint pass through all levels.
 #[test]
 fn names_of_an_error_from_below() {
     let mut q = hooked(

@@ -1,8 +1,8 @@
-//! CALL xqueue.next: the consumer's loop in one call, holding nothing while it waits.
+//! CALL xqueue.next: the consumer's loop in one call, which holds no snapshot and no lock while it waits.
 
 use xqueue_tests::*;
 
-/// One turn of the loop. None: the timeout ran out.
+/// Runs one turn of the loop; None after the timeout.
 #[track_caller]
 fn next(c: &mut Client, queue: &str, timeout: &str, done: Option<&Value>) -> Option<Value> {
     let sql = "CALL xqueue.next($1::text, $2::text::interval, task => $3::jsonb)";
@@ -87,7 +87,7 @@ fn it_is_woken_by_a_put() {
 fn it_holds_no_snapshot_and_no_lock_while_it_waits() {
     let mut q = Queue::new("next");
     let name = q.name.clone();
-    // With a task acked first, so that there was something to hold.
+    // The call first acks a task, so that it has something to hold.
     put(&mut q.admin, &name, 1);
     let mut c = q.client();
     let task = next(&mut c, &name, "1s", None).unwrap();
@@ -101,7 +101,7 @@ fn it_holds_no_snapshot_and_no_lock_while_it_waits() {
         assert!(!waiter.finished());
         scalar(&mut q.admin, sql, &[&waiter.pid])
     });
-    // So the rows that die meanwhile can be removed, and DDL passes.
+    // Dead rows can be removed meanwhile, and DDL does not wait.
     q.sql("SET lock_timeout = '10s'; BEGIN; LOCK TABLE {q} IN ACCESS EXCLUSIVE MODE; COMMIT");
     q.sql("INSERT INTO {q} DEFAULT VALUES");
     waiter.task();
@@ -135,7 +135,7 @@ fn its_wake_up_goes_on_when_its_client_dies() {
         "BEGIN; SELECT pg_terminate_backend({}); SELECT xqueue.put('{{q}}', '{{}}'); COMMIT",
         first.pid
     ));
-    // If the first was served before it died, its task is ready again when its connection ends.
+    // If the first consumer got a task before it ended, the task is ready again when its connection closes.
     drop(first.join());
     second.task();
 }

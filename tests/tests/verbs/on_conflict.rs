@@ -1,4 +1,4 @@
-//! Puts of tasks whose keys are there already, at the same time as others put, take and delete them.
+//! Puts of tasks whose keys exist, while others put, take and delete these tasks.
 
 use rand::Rng;
 use rand::SeedableRng;
@@ -45,7 +45,7 @@ fn a_put_waits_for_one_of_the_same_key_to_end() {
     }
 }
 
-/// Every put gets a task, whatever others do with those of the same keys.
+/// Every put returns a task, although others change and delete tasks with these keys.
 #[test]
 fn every_put_gets_its_task() {
     let seed = seed();
@@ -80,7 +80,7 @@ fn every_put_gets_its_task() {
     }
 }
 
-/// A fixed snapshot does not show what the put has met: the server says so.
+/// A fixed snapshot does not show the conflicting task: the server reports a serialization failure.
 #[test]
 fn in_repeatable_read() {
     let mut q = Queue::with("conflict", COLUMNS, &json!({}));

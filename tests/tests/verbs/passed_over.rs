@@ -1,5 +1,5 @@
-//! Tasks that a take passes over: jsonb cannot hold them, or no UPDATE can write them. Those behind them are taken, the
-//! queue's error names them, and whatever ends or moves a task does not need it as jsonb.
+//! Tasks that a take skips because jsonb cannot hold them or no UPDATE can write them. The take gets the tasks behind
+//! them, and the queue's error names the skipped ones. Verbs that end or move a task do not need it as jsonb.
 
 mod by_server;
 #[path = "passed_over/many.rs"]
@@ -7,7 +7,7 @@ mod many;
 
 use xqueue_tests::{Client, Queue, Value, ask, expect_error, ids, json, wait_until};
 
-/// Shapes of queues: columns besides the tasks', and features. With sub-queues each task is in one of its own.
+/// Shapes of queues: key columns and features. With sub-queues, each task has one of its own.
 const SHAPES: [(&str, &str); 5] = [
     ("id bigint PRIMARY KEY", r#"{}"#),
     ("id bigint PRIMARY KEY", r#"{"priority": true, "tube": true}"#),
@@ -16,7 +16,7 @@ const SHAPES: [(&str, &str); 5] = [
     ("id bigint PRIMARY KEY", r#"{"utube": true}"#),
 ];
 
-/// What acts on the table besides the extension: nothing, a foreign key, a trigger.
+/// Other code on the table: none, a foreign key, a trigger.
 const COMPANY: [&str; 3] = [
     "",
     "ALTER TABLE {q} ADD other int REFERENCES {q}_other (id)",
@@ -42,7 +42,7 @@ const FUNCTIONS: &str = "
             RETURN new;
         END $$;";
 
-/// What refuses an UPDATE of the tasks whose payload is "bad", and the SQLSTATE of a take that finds nothing else.
+/// Objects that refuse an UPDATE of tasks with payload "bad", and the SQLSTATE of a take that finds only such tasks.
 const REFUSALS: [(&str, &str); 9] = [
     ("ALTER TABLE {q} ADD CHECK (payload <> 'bad') NOT VALID", "23514"),
     (
@@ -67,7 +67,7 @@ const REFUSALS: [(&str, &str); 9] = [
          WHERE status = 'T'",
         "54000",
     ),
-    // Task 12 has the place of all bad ones from the beginning.
+    // Task 12 holds the unique value of all bad ones from the beginning.
     (
         "CREATE UNIQUE INDEX ON {q} ((CASE WHEN payload = 'bad' OR id = 12 THEN 0 ELSE id END))
          WHERE status = 'T' OR id = 12",
@@ -92,7 +92,7 @@ fn queue((key, features): (&str, &str), company: &str) -> Queue {
     q
 }
 
-/// All of it for the first shape; for the others the direct path and the foreign key in turn.
+/// Returns all cases for the first shape. For the others it returns the direct path or the foreign key in turn.
 fn company_of(shape: usize) -> &'static [&'static str] {
     if shape == 0 { &COMPANY } else { &COMPANY[shape % 2..][..1] }
 }
@@ -104,7 +104,7 @@ fn drop_functions(q: &mut Queue) {
     q.sql("DROP TABLE {q}_other CASCADE");
 }
 
-/// Puts tasks 1 to 20, of which some are bad, in tubes of their own or all in one.
+/// Puts tasks 1 to 20, some of them bad, each in a tube of its own or all in one.
 fn fill(q: &mut Queue, bad: &[i64], payload: &str, doc: &str, features: &str) {
     let tube = if features.contains("utube") { "'t' || n" } else { "'a'" };
     let (column, tube) = match features.contains("tube") {
@@ -131,7 +131,7 @@ fn taken(c: &mut Client, q: &str, sql: &str) -> Vec<i64> {
     ids
 }
 
-/// Takes everything that can be taken, in all the ways of a take, while tasks 1, 2 and 5 are bad, as jsonb or as rows.
+/// Takes every available task with each variant of take, in jsonb or in row form. Tasks 1, 2 and 5 are bad.
 fn take_all_but_bad(q: &mut Queue, features: &str, as_rows: bool) -> Client {
     let name = q.name.clone();
     let mut c = q.client();
@@ -188,12 +188,12 @@ fn a_take_passes_over_what_jsonb_cannot_hold() {
                     error.contains("cannot be delivered as jsonb"),
                     "{shape:?} {company}: {error}"
                 );
-                // There is nothing else: as if the queue were empty.
+                // No other task is left: the take returns like from an empty queue.
                 assert!(
                     taken(&mut c, &q.name, "SELECT xqueue.take('{q}', '20 ms', count => 5)")
                         .is_empty()
                 );
-                // As rows they are taken, first come first served.
+                // The row form gets them, in order.
                 let rows = "SELECT to_jsonb(id) FROM xqueue.take(NULL::{q}, count => 9)";
                 assert_eq!(ask(&mut c, &q.name, rows).len(), 3, "{shape:?} {company}");
                 verbs_do_not_need_jsonb(&mut q, &mut c, shape);
@@ -203,7 +203,7 @@ fn a_take_passes_over_what_jsonb_cannot_hold() {
     }
 }
 
-/// Each verb does its work with tasks that jsonb cannot hold, and shows what it can.
+/// Asserts that each verb works on tasks that jsonb cannot hold, and returns the columns that it can convert.
 fn verbs_do_not_need_jsonb(q: &mut Queue, c: &mut Client, (key, features): (&str, &str)) {
     let id = |id: i64| match key.contains("part") {
         true => format!("ROW({id}, 1)"),
@@ -254,7 +254,7 @@ fn a_take_passes_over_what_no_update_can_write() {
     }
 }
 
-/// A session that has passed over a task takes several at once again some time after that is gone.
+/// A session that has skipped a task takes several in one subtransaction again some time after the task was deleted.
 #[test]
 fn a_session_forgets_a_task_that_is_gone() {
     let mut q = queue(SHAPES[0], "");
@@ -273,7 +273,7 @@ fn a_session_forgets_a_task_that_is_gone() {
     drop_functions(&mut q);
 }
 
-/// A trigger that keeps the state: no verb says that it has done what it has not.
+/// A trigger keeps the state: no verb reports a change that did not happen.
 #[test]
 fn a_task_whose_state_a_trigger_keeps_is_left_unchanged() {
     const FEATURES: &str =
@@ -310,7 +310,7 @@ fn a_task_whose_state_a_trigger_keeps_is_left_unchanged() {
         expect_error(&mut q.admin, &sql, "55000", "task 1 was left unchanged");
         q.sql("DROP TRIGGER b_keeps ON {q}; DELETE FROM {q}");
     }
-    // A take of the next says so too.
+    // `next` reports it, too.
     q.sql("INSERT INTO {q} (id, payload) VALUES (1, 'bad')");
     q.sql(REFUSALS[3].0);
     let next = format!("CALL xqueue.next('{}', '1 min', task => NULL)", q.name);
@@ -319,7 +319,7 @@ fn a_task_whose_state_a_trigger_keeps_is_left_unchanged() {
     drop_functions(&mut q);
 }
 
-/// Only errors about a task are passed over: others concern the caller, who gets them as they are.
+/// A take skips a task only for errors about the task. Other errors concern the caller and are raised unchanged.
 #[test]
 fn what_is_not_about_the_task_goes_to_the_caller() {
     let mut q = queue(SHAPES[0], "");
@@ -336,7 +336,7 @@ fn what_is_not_about_the_task_goes_to_the_caller() {
         ("22012", true),
         ("23503", true),
         ("54000", true),
-        // The depth of a call that a task makes itself.
+        // The depth limit, exceeded by a call that the task itself makes.
         ("54001", true),
         ("P0001", true),
         ("P0002", true),

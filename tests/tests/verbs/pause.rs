@@ -1,4 +1,4 @@
-//! Queues that are paused: nothing is taken, all else goes on.
+//! Paused queues: takes return no task, everything else works.
 
 use xqueue_tests::{
     Database, Queue, Role, Stopped, Value, Waiter, ack, alone, expect_error, id, is_waiting, json,
@@ -35,7 +35,7 @@ fn nothing_is_taken_and_all_else_goes_on() {
     q.sql("SELECT xqueue.resume('{q}')");
     assert_eq!(take_all(&mut c, &q.name), [1, 2, 3]);
     assert_eq!((paused_until(&mut q), q.stats().get("paused_until")), (Value::Null, None));
-    // It is not paused: nothing happens.
+    // Without a pause, resume has no effect.
     q.sql("SELECT xqueue.resume(NULL::{q})");
 }
 
@@ -51,7 +51,7 @@ fn with_a_duration_it_ends_by_itself_without_the_worker() {
     assert!(q.stats()["paused_until"].as_f64().is_some_and(|until| until > 1e9));
     put(&mut q.admin, &name, 1);
     put(&mut q.admin, &name, 2);
-    // A consumer that comes in the middle of it waits behind the others.
+    // A consumer that arrives meanwhile waits behind the others.
     let late = Waiter::start(q.client(), &format!("SELECT xqueue.take('{name}', '30s')"));
     let [first, second, third] = waiters;
     let mut kept = vec![first.join(), second.join()];
@@ -77,7 +77,7 @@ fn resume_wakes_the_consumers_that_have_waited_longest() {
     let [first, second] = [Waiter::take(&mut q), Waiter::take(&mut q)];
     let worker = Stopped::worker(&mut q.admin);
     put(&mut q.admin, &q.name, 1);
-    // The first has been woken, has looked, and stands in its old place again.
+    // The first consumer was woken, has checked, and waits in its old position again.
     q.wait_for_consumers(2);
     q.sql("SELECT xqueue.resume('{q}')");
     let kept = first.join();
@@ -158,7 +158,7 @@ fn a_pause_is_part_of_its_transaction() {
     .unwrap();
     assert_eq!(release(&mut c, &name, 1).len(), 1);
     assert_eq!(take(&mut other, &name, "0", 1).len(), 1);
-    // A later upgrade keeps it.
+    // A later upgrade keeps the pause.
     q.sql("SELECT xqueue.pause('{q}')");
     q.upgrade(&json!({"features": {"buried": true}}));
     assert_eq!(paused_until(&mut q), "infinity");
@@ -176,7 +176,7 @@ fn rights_and_limits_of_pause() {
     for call in ["pause", "resume"] {
         expect_error(&mut c, &format!("SELECT xqueue.{call}('{name}')"), "42501", "must be owner");
     }
-    // Its owner needs no other right.
+    // The owner needs no other privilege.
     c.batch_execute(&format!(
         "SELECT xqueue.create('{name}_own'); SELECT xqueue.pause('{name}_own'); \
          SELECT xqueue.resume('{name}_own'); SELECT xqueue.stats_reset(); SELECT xqueue.drop('{name}_own')"
@@ -199,7 +199,7 @@ fn no_consumer_is_forgotten_when_it_is_paused_again_and_again() {
     let database = Database::new("pause");
     let mut q = Queue::new_in(&database.name, "pause");
     let name = q.name.clone();
-    // Without the worker, which would wake consumers that were forgotten.
+    // The worker would wake forgotten consumers.
     let worker = Stopped::worker(&mut q.admin);
     let consumers: Vec<_> = (0..4)
         .map(|_| {

@@ -1,11 +1,11 @@
-//! Queues whose tasks are picked by a function of the user's.
+//! Queues whose tasks are picked by a user's function.
 
 use xqueue_tests::{
     COLUMNS, Queue, Role, Waiter, ack, expect_error, id, ids, json, put, release, scalar, take,
     take_all, values, wait_until,
 };
 
-/// A queue whose function picks with this SELECT, in which `count` and `tube` are its arguments.
+/// Makes a queue whose function picks with this SELECT; `count` and `tube` are its arguments.
 fn picked_by(features: &str, select: &str) -> (Queue, String) {
     let features: xqueue_tests::Value = features.parse().expect("features");
     let mut q = Queue::with("pick", COLUMNS, &json!({ "features": features }));
@@ -29,7 +29,7 @@ fn the_function_says_which_and_in_which_order() {
     assert_eq!(ids(&values(&mut c, &rows, &[])), [5, 4]);
     let next: xqueue_tests::Value = scalar(&mut c, &format!("CALL xqueue.next('{name}')"), &[]);
     assert_eq!(id(&next), 3);
-    // A task that the caller names is taken as anywhere else.
+    // A task that the caller names is taken without the function.
     assert_eq!(ids(&values(&mut c, &format!("SELECT xqueue.take('{name}', id => 1)"), &[])), [1]);
     assert_eq!(take_all(&mut c, &name), [2]);
     assert!(take(&mut c, &name, "0", 1).is_empty());
@@ -72,17 +72,17 @@ fn it_is_asked_again_as_long_as_others_are_faster() {
     let replace = |q: &mut Queue, select: &str| {
         q.sql(&format!("CREATE OR REPLACE FUNCTION {{q}}_pick(count integer, tube text) RETURNS SETOF bigint LANGUAGE sql AS $$ {select} $$"));
     };
-    // It names nothing: it is asked once.
+    // The function returns no row and is called once.
     replace(&mut q, "SELECT 1::bigint WHERE nextval('{q}_asked') < 0");
     let before = asked(&mut q);
     assert!(take(&mut q.admin, &name, "0", 1).is_empty());
     assert_eq!(asked(&mut q), before + 2);
-    // It names what is not there: not for ever.
+    // The function returns a missing task: the number of calls is limited.
     replace(&mut q, "SELECT 99::bigint WHERE nextval('{q}_asked') > 0");
     let before = asked(&mut q);
     assert!(take(&mut q.admin, &name, "0", 1).is_empty());
     assert_eq!(asked(&mut q), before + 11);
-    // The third time it names one that is.
+    // The third call returns an existing task.
     q.sql("SELECT setval('{q}_asked', 1)");
     replace(&mut q, "SELECT CASE WHEN nextval('{q}_asked') < 4 THEN 99 ELSE 1 END");
     assert_eq!(ids(&take(&mut q.admin, &name, "0", 1)), [1]);
@@ -102,7 +102,7 @@ fn tube_time_to_run_and_attempts() {
     assert_eq!(ids(&values(&mut c, &tube(", ttr => '1 h', count => 9"), &[])), [4, 2]);
     assert!(q.holds(4, "runat > now() + '50 min'::interval"));
     assert_eq!(ids(&take(&mut c, &name, "0", 9)), [5, 3, 1]);
-    // A function that does not look at the tube: it is looked at for it.
+    // The function ignores the tube; the extension checks it.
     q.sql("CREATE FUNCTION {q}_blind(count integer) RETURNS SETOF integer LANGUAGE sql AS 'SELECT * FROM generate_series(1, 6)'");
     q.upgrade(&json!({"features": {"pick": format!("{name}_blind")}}));
     q.sql("SELECT xqueue.release_all('{q}')");
@@ -120,13 +120,13 @@ fn waiting_consumers_ask_again() {
     let waiter = Waiter::take(&mut q);
     let other = Waiter::waiting(&mut q, &format!("CALL xqueue.next('{name}')"));
     put(&mut q.admin, &name, 5);
-    // It does not pick that one.
+    // The function does not pick that task.
     q.sql("INSERT INTO {q} (payload) SELECT '1' FROM generate_series(1, 2)");
     let kept = [waiter.join(), other.join()];
     let mut taken = kept.each_ref().map(|outcome| id(&outcome.result.as_ref().expect("a task")[0]));
     taken.sort_unstable();
     assert_eq!(taken, [2, 3]);
-    // A waiting consumer notices that it is another function, or none.
+    // A waiting consumer notices when the function is replaced or removed.
     let waiter = Waiter::take(&mut q);
     q.upgrade(&json!({"features": {"pick": false}}));
     let kept = waiter.join();
@@ -170,7 +170,7 @@ fn its_error_fails_the_take() {
     q.upgrade(&json!({"features": {"pick": format!("{name}_other")}}));
     let shown = q.upgrade(&json!({}));
     assert_eq!(shown["features"]["pick"], format!("public.{name}_other(integer, text)"));
-    // As it is shown it can be given again.
+    // The displayed features can be passed to upgrade again.
     assert_eq!(q.upgrade(&json!({"features": shown["features"].clone()})), shown);
     assert_eq!(ids(&take(&mut c, &name, "0", 2)), [1]);
     q.sql("DROP FUNCTION {q}_other");
@@ -236,7 +236,7 @@ fn it_runs_with_the_rights_of_the_consumer() {
         picked_by("{}", "SELECT id FROM {q} WHERE payload = to_jsonb(current_user::text)");
     q.sql(&format!("GRANT SELECT, UPDATE ON {{q}} TO {0}; INSERT INTO {{q}} (payload) VALUES ('\"postgres\"'), ('\"{0}\"')", role.name));
     let mut c = role.client();
-    // Of that name, but in another schema: it is not the one that was named.
+    // A function with that name in another schema is not used.
     c.batch_execute(&format!(
         "CREATE FUNCTION pg_temp.{name}_pick(count integer, tube text) RETURNS SETOF bigint LANGUAGE sql AS 'SELECT 1::bigint'"
     ))
@@ -288,9 +288,9 @@ fn tenants_get_what_their_weights_say() {
         assert_eq!(tasks.len(), count as usize);
         large += tasks.iter().filter(|task| task["tenant"] == "large").count();
     }
-    // 300 are expected; seven standard deviations to either side.
+    // 300 are expected; the range is seven standard deviations to either side.
     assert!((240..=360).contains(&large), "{large} of 400");
-    // Several at once: each gets what no other has, until all are taken.
+    // Concurrent consumers get different tasks until all are taken.
     let threads: Vec<_> = (0..4)
         .map(|_| {
             let (mut c, name) = (q.client(), name.clone());

@@ -1,8 +1,8 @@
-//! An error that code of users raises arrives as it was raised, whichever verb runs that code and where.
+//! Errors of user code reach the caller unchanged, from each verb and from each kind of code.
 
 use xqueue_tests::*;
 
-/// Raises what the setting test.error says, if the setting test.place names the place.
+/// Raises the error that the setting test.error names, if test.place equals the argument.
 const FAIL: &str = "CREATE FUNCTION {q}_fail(place text, value anyelement) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF current_setting('test.place', true) IS DISTINCT FROM place THEN
@@ -17,8 +17,8 @@ BEGIN
     END CASE;
 END $$";
 
-/// A code of the user's own, codes to which verbs add hints where there are none, and two errors of the server's with
-/// a query and a position.
+/// A code of the user's own, codes for which verbs add a hint if the error has no hint, and two server errors with a
+/// query and a position.
 const ERRORS: [(&str, &str); 5] = [
     ("PT402", "PT402"),
     ("22023", "22023"),
@@ -46,7 +46,7 @@ const VERBS: [(&str, &str); 16] = [
     ("dig", "SELECT xqueue.dig('{q}', 3)"),
 ];
 
-/// Where users' code runs, and when.
+/// The kinds of user code, and the verbs that run each.
 const PLACES: [(&str, &[&str]); 9] = [
     ("default", &["insert", "put"]),
     ("domain", &["insert", "put"]),
@@ -89,7 +89,7 @@ const ALL_BUT_TOUCH: &[&str] = &[
     "dig",
 ];
 
-/// A queue with a ready task, one that its client has taken, and a buried one.
+/// Makes a queue with a ready task, one taken by its client, and a buried one.
 fn queue(features: &Value) -> Queue {
     let mut q = Queue::adopt(&database(), &unique("raised"));
     q.sql(FAIL);
@@ -108,7 +108,7 @@ fn queue(features: &Value) -> Queue {
     q
 }
 
-/// What there is of an error, and where it comes from, but for its CONTEXT.
+/// Returns all fields of an error except its CONTEXT.
 fn fields(error: &postgres::error::DbError) -> Vec<String> {
     let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
     let position = format!("{:?}", error.position());
@@ -130,7 +130,7 @@ fn fields(error: &postgres::error::DbError) -> Vec<String> {
     ]
 }
 
-/// Provokes each error in each place by each verb, and compares it with `plain`, which provokes it without a verb.
+/// Raises each error in each kind of code by each verb, and compares it with `plain`, which raises it without a verb.
 fn compare(q: &mut Queue, places: &[&str], plain: &str) {
     for (place, verbs) in PLACES.into_iter().filter(|(place, _)| places.contains(place)) {
         for (error, code) in ERRORS {
@@ -177,7 +177,7 @@ fn by_expressions() {
 fn by_triggers() {
     let mut q = queue(&features());
     triggers(&mut q);
-    // The statement path has the expressions, too.
+    // The statement path evaluates the expressions, too.
     compare(&mut q, &["default", "domain", "generated", "check"], INSERT);
     compare(&mut q, &["before", "after", "deferred"], INSERT);
 }
@@ -197,7 +197,7 @@ fn triggers(q: &mut Queue) {
     );
 }
 
-/// Each task is in a sub-queue of its own. A take finds nothing but the task that fails.
+/// Each task is in a sub-queue of its own. A take finds only the task that fails.
 #[test]
 fn in_subqueues() {
     let mut features = features();
@@ -236,7 +236,7 @@ fn by_the_function_of_a_feature() {
     }
 }
 
-/// A hint about the arguments of a call is not for an error that a trigger or a default raises without one.
+/// An error that a trigger or a default raises without a hint gets no hint about the call's arguments.
 #[test]
 fn an_error_of_a_function_gets_no_hint_about_arguments() {
     let columns =
@@ -282,7 +282,7 @@ fn an_error_of_a_function_gets_no_hint_about_arguments() {
         }
         q.sql(undo);
     }
-    // One of the arguments has it.
+    // An error in an argument gets the hint.
     for task in [r#"{"n": "x"}"#, r#"{"list": ["x"]}"#] {
         let sql = format!("SELECT xqueue.put('{}', '{task}')", q.name);
         let error = expect_error(&mut q.admin, &sql, "22P02", "");

@@ -1,5 +1,6 @@
-//! What is documented to be done without a statement is: the result is the same either way, so tests of results would
-//! not notice were every call made by statements. Only builds for tests of races, which those for 18 are, count.
+//! Calls that are documented as running without a statement run without one. Their results are equal either way, so
+//! other tests would not notice if every call used statements. Only builds for race tests count them; the tests on
+//! PostgreSQL 18 use such a build.
 
 use std::collections::BTreeMap;
 use xqueue_tests::*;
@@ -13,13 +14,13 @@ fn counts(client: &mut Client) -> Counts {
     serde_json::from_str(&counts).unwrap()
 }
 
-/// A queue `q` of these features.
+/// Makes a queue `q` with these features.
 fn create(client: &mut Client, features: &Value) {
     client.batch_execute(&format!("DROP TABLE IF EXISTS q; CREATE TABLE q ({COLUMNS})")).unwrap();
     scalar::<Value>(client, "SELECT xqueue.upgrade('q', $1)", &[&json!({ "features": features })]);
 }
 
-/// Returns what the shortcuts have changed while statements ran, without those that did nothing.
+/// Returns the changes that each shortcut made while the statements ran, without shortcuts that made no change.
 fn by(client: &mut Client, statements: &[&str]) -> Counts {
     let before = counts(client);
     for sql in statements {
@@ -35,7 +36,7 @@ fn some(counts: &[(&str, i64)]) -> Counts {
     counts.iter().map(|(shortcut, count)| (shortcut.to_string(), *count)).collect()
 }
 
-/// What it is called, its statements, and what the shortcuts change for them.
+/// A name, statements, and the changes that shortcuts make for them.
 type Lifecycle = (&'static str, &'static [&'static str], &'static [(&'static str, i64)]);
 
 const LIFECYCLES: [Lifecycle; 5] = [
@@ -103,7 +104,7 @@ fn what_is_called_most_makes_no_statement() {
         create(&mut client, features);
         for (name, statements, expected) in LIFECYCLES {
             let mut found = by(&mut client, statements);
-            // Nothing is read ahead until it is known which priorities there are, nor by a statement that reads the table itself.
+            // Takes read ahead only once the priorities are known, and not in a statement that reads the table itself.
             let ahead = found.remove("TakeAhead");
             assert_eq!(ahead.is_some(), features != &tubes, "{name} with {features}");
             let in_place = found.remove("AckInPlace");
@@ -133,8 +134,8 @@ fn inserts_tubes_and_priorities(client: &mut Client, features: &Value) {
     assert_eq!(found, some(&[("Put", 1), ("Take", 2)]), "an INSERT is a statement");
 }
 
-/// The first take of a sub-queue finds by a statement that no other task is in flight; from then on shared memory
-/// knows.
+/// The first take from a sub-queue runs a statement to find that no other task is in flight; after that, shared memory
+/// knows it.
 fn sub_queues(client: &mut Client) {
     create(client, &json!({"utube": true}));
     let (put, take, ack) = (
@@ -147,7 +148,7 @@ fn sub_queues(client: &mut Client) {
     assert_eq!(found, some(&expected), "three tasks of a sub-queue");
 }
 
-/// Promoted by the worker.
+/// The worker promotes the tasks.
 fn promotions(client: &mut Client) {
     create(client, &json!({"delayed": true}));
     let before = counts(client);
@@ -162,7 +163,7 @@ fn promotions(client: &mut Client) {
     assert_eq!(counts(client)["Promote"] - before["Promote"], 2);
 }
 
-/// They would not be right beside a trigger of the user's.
+/// A user's trigger on the table rules shortcuts out.
 fn statements_with_a_trigger(client: &mut Client) {
     create(client, &json!({}));
     client

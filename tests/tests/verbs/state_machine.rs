@@ -1,8 +1,8 @@
-//! Sessions do at random what sessions can do, and after each step the table, the counters and the owners are what a
-//! small model says. XQUEUE_SEED repeats a run.
+//! Sessions run random operations, and after each step the table, the counters and the owners equal those of a small
+//! model. XQUEUE_SEED repeats a run.
 //!
-//! One thread drives all connections, and all times are an hour, or ended by hand: the same seed does the same. What
-//! the worker does is waited for.
+//! One thread drives all connections, and every time is an hour away or made to expire by hand, so a run depends on its
+//! seed alone. After each step the test waits for the worker.
 
 mod chance;
 mod crowd;
@@ -36,8 +36,8 @@ fn a_queue_is_what_the_model_says() {
     }
 }
 
-/// Real concurrency: producers, consumers and an administrator in threads of their own. However often
-/// a task was released, lost, snatched or late, one ack of it succeeded, and none is left.
+/// Producers, consumers and an administrator run concurrently in threads. Each task is acked exactly once, no matter
+/// how often it was released, lost, snatched or late, and no task is left.
 #[test]
 fn a_crowd_processes_every_task_once() {
     Crowd::new(seed()).run();

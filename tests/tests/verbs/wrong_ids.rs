@@ -1,9 +1,9 @@
-//! Ids of types that are no keys: an error that says so, and no memory is read as what it is not.
+//! Ids whose type is not the key's: a clear error, and no memory is misread.
 
 use xqueue_tests::*;
 
 const TWO: &str = "a int, b int, payload jsonb, PRIMARY KEY (a, b)";
-/// Calls that read `{id}`, all of which a role with SELECT alone may try.
+/// Calls that read `{id}`; a role with only SELECT can try each of them.
 const CALLS: [&str; 14] = [
     "SELECT xqueue.peek('{q}', {id})",
     "SELECT xqueue.stats('{q}', {id})",
@@ -26,7 +26,7 @@ fn queue() -> Queue {
     Queue::with("ids", TWO, &serde_json::from_str(features).unwrap())
 }
 
-/// The element types of an array are looked at before its elements are read as records.
+/// The element type of an array is checked before its elements are read as records.
 #[test]
 fn arrays_of_no_records() {
     let mut q = queue();
@@ -40,11 +40,11 @@ fn arrays_of_no_records() {
     }
 }
 
-/// Bytes that look like the header of a record, and like that of an object elsewhere in memory.
+/// Bytes that imitate the header of a record, or of an expanded object elsewhere in memory.
 #[test]
 fn forged_headers() {
     let mut q = queue();
-    // Length, then typmod -1 and the oid of a row type; and a pointer in the place of a value.
+    // Length, then typmod -1 and the oid of a row type; and a pointer instead of a value.
     let row_type: i64 = scalar(
         &mut q.admin,
         "SELECT reltype::bigint FROM pg_class WHERE oid = 'pg_class'::regclass",
@@ -63,7 +63,7 @@ fn forged_headers() {
     }
 }
 
-/// A variable that holds a row from before the key's column changed its type is not read by the new description.
+/// A variable holds a row from before the key's column changed its type; it is not read with the new description.
 #[test]
 fn a_row_from_before_the_table_was_altered() {
     for (columns, change) in [

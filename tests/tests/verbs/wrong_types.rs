@@ -1,7 +1,6 @@
-//! Every function with a value of the wrong type for each argument: values of every type there is, arrays, records,
-//! expanded objects and bytes that look like the server's own structures, for queues with keys of different
-//! types. Each call is refused with an SQLSTATE of its own, or right; none is an internal error, and the
-//! server lives.
+//! Every function with a value of the wrong type for each argument: values of every type, arrays, records, expanded
+//! objects, and bytes that imitate the server's own structures. The queues have keys of different types. Each call
+//! succeeds correctly or fails with a specific SQLSTATE, not an internal error, and the server survives.
 
 mod calls;
 
@@ -15,14 +14,14 @@ use xqueue_tests::every_function::functions;
 use xqueue_tests::every_type as values;
 use xqueue_tests::*;
 
-/// Calls of one statement to the server.
+/// Calls per statement sent to the server.
 const BATCH: usize = 250;
-/// Values, by chance, that each argument of each function gets.
+/// Number of random values for each argument of each function.
 const VALUES_PER_ARGUMENT: usize = 60;
-/// Values, by chance, that each key gets by `peek`; the two kinds of keys, of one column and of several, get all.
+/// Number of random values that `peek` gets for each key. Keys of one column and of several columns get all values.
 const VALUES_PER_KEY: usize = 500;
 
-/// What the server itself answers with an internal error, whatever the function: by the message.
+/// Messages of internal errors that the server itself raises, for any function.
 const OF_THE_SERVER: [&str; 3] = [
     // NULL of a pseudo-type.
     "cannot display a value of type",
@@ -47,7 +46,7 @@ impl World {
         let cluster = Cluster::new("");
         cluster.wait_running();
         let mut client = cluster.client();
-        // The log is for what is worse.
+        // Only fatal messages are logged.
         client.batch_execute("SET log_min_messages = fatal").expect("a setting");
         client.batch_execute(values::TYPES).expect("the types");
         client.batch_execute(ATTEMPT).expect("the function");
@@ -58,7 +57,7 @@ impl World {
         World { cluster, client, pid }
     }
 
-    /// Runs calls, each undone; returns of each "OK000" and the answer, or the error.
+    /// Runs calls and rolls each back. Returns "OK000" and the answer, or the error, for each.
     fn attempt(&mut self, calls: &[String]) -> Vec<String> {
         let sql =
             "SELECT attempt(sql) FROM unnest($1::text[]) WITH ORDINALITY AS u(sql, n) ORDER BY n";
@@ -76,7 +75,7 @@ impl World {
         answers
     }
 
-    /// The server has crashed in one of these calls.
+    /// Finds the call that crashed the server.
     fn blame(&mut self, batch: &[String]) -> ! {
         for call in batch {
             self.cluster.wait_running();
@@ -87,7 +86,7 @@ impl World {
         panic!("the server crashes by one of {} calls, not by each alone", batch.len());
     }
 
-    /// The backend is the one that it was, the queues are in order, the log is quiet.
+    /// Asserts that the backend has survived, the queues are consistent, and the log is quiet.
     fn verify(mut self) {
         assert_eq!(pid(&mut self.client), self.pid);
         for key in KEYS {
@@ -101,7 +100,7 @@ impl World {
     }
 }
 
-/// Runs a statement and undoes it; returns its result.
+/// Runs a statement and rolls it back; returns its result.
 const ATTEMPT: &str = "
     CREATE FUNCTION attempt(sql text) RETURNS text LANGUAGE plpgsql AS $$
     DECLARE answer text; state text;
@@ -182,7 +181,7 @@ fn every_function_with_a_wrong_type_for_each_argument() {
     let answers = world.attempt(&functions);
     let right = answers.iter().filter(|answer| answer.starts_with("OK000")).count();
     println!("{} calls of functions, {right} of them right", functions.len());
-    // These commit: each for itself.
+    // Each procedure commits by itself.
     for call in &procedures {
         if let Err(e) = world.client.simple_query(call) {
             let error = e.as_db_error().unwrap_or_else(|| panic!("the server crashes by {call}"));
@@ -193,7 +192,7 @@ fn every_function_with_a_wrong_type_for_each_argument() {
     world.verify();
 }
 
-/// Variables of PL/pgSQL: expanded arrays and records, also of a type that was altered since.
+/// Variables of PL/pgSQL: expanded arrays and records, including a type that was altered later.
 #[test]
 fn expanded_values() {
     let mut world = World::new();
@@ -222,7 +221,7 @@ fn expanded_values() {
         }
     }
     world.attempt(&calls);
-    // The functions have the types as they were.
+    // The functions still have the old types.
     world
         .client
         .batch_execute("ALTER TABLE other ALTER id TYPE text, ADD more bytea")
@@ -236,7 +235,7 @@ fn expanded_values() {
     world.verify();
 }
 
-/// Bytes as they go over the wire.
+/// A value in its wire format.
 #[derive(Debug, Clone)]
 struct Raw(Vec<u8>);
 
@@ -267,7 +266,7 @@ impl ToSql for Raw {
     to_sql_checked!();
 }
 
-/// Binary parameters of a prepared statement, as the server sends them and with a byte changed or missing.
+/// Binary parameters of a prepared statement, in the server's own format, and with a byte changed or missing.
 #[test]
 fn binary_parameters() {
     let (mut world, mut random) = (World::new(), random());
@@ -293,7 +292,7 @@ fn binary_parameters() {
                     let error = e.as_db_error();
                     let error = error
                         .unwrap_or_else(|| panic!("the server crashes by {shape} as {bytes:?}"));
-                    // The server's own function has not read it.
+                    // The server's own input function has rejected it.
                     if error.where_().is_some_and(|place| place.contains("portal parameter")) {
                         continue;
                     }

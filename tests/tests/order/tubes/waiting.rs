@@ -165,7 +165,7 @@ fn waiting_for_a_tube_while_the_feature_is_switched() {
             q.upgrade(&features(from));
             let waiter = Waiter::waiting(&mut q, &sql);
             q.upgrade(&features(to));
-            // Each switch that changes nothing for the consumer would make it check less often.
+            // Switches without effect on the consumer must not make it check less often.
             for buried in [true, false, true, false, true, false] {
                 q.upgrade(&json!({"features": {"buried": buried}}));
             }

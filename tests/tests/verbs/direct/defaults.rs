@@ -1,4 +1,4 @@
-//! Defaults and checks: code of the table's owner that a put runs.
+//! Defaults and checks: the table owner's code that a put runs.
 
 use super::*;
 
@@ -39,7 +39,7 @@ fn a_check_whose_function_is_replaced() {
         "violates check constraint",
     );
     put(&mut q, r#"{"note": "good"}"#);
-    // A statement would check the changed row as well. The task is passed over, and refused when it is the only one.
+    // A statement would also check the changed row. The take skips the task, and fails if it is the only one.
     assert_eq!(q.ask_one("SELECT xqueue.take('{q}')")["note"], "good");
     q.fails("SELECT xqueue.take('{q}')", "23514", "violates check constraint");
     q.sql("DELETE FROM {q} WHERE note = 'bad'");
@@ -85,7 +85,7 @@ fn a_default_that_puts_into_the_same_queue() {
     assert_eq!(outer.map(|task| &task["payload"]), Some(&json!([1, 2, 3])));
 }
 
-/// A default that changes rows of the table by hand: triggers count them.
+/// A default that inserts rows into the table: triggers count them.
 #[test]
 fn a_default_that_inserts_into_the_same_table() {
     let mut q = queue();
@@ -130,7 +130,7 @@ fn a_check_of_the_server_that_fails_again_and_again() {
     q.assert_tasks(&[("ready", 4)]);
 }
 
-/// A call that gives the value, or takes, does not need it.
+/// A put that gives the value does not evaluate the default, and neither does a take.
 #[test]
 fn a_default_that_fails() {
     let mut q = queue();
@@ -158,7 +158,7 @@ fn a_default_that_a_role_may_not_have() {
     assert_eq!(values(&mut client, &given, &[])[0]["note"], "x");
 }
 
-/// A type that is changed between two puts.
+/// A type changes between two puts.
 #[test]
 fn a_default_of_a_composite_type() {
     let mut q = queue();
@@ -173,7 +173,7 @@ fn a_default_of_a_composite_type() {
     q.sql("ALTER TABLE {q} ALTER payload DROP DEFAULT; DROP TYPE {q}_pair");
 }
 
-/// A value that its function would let others change in place.
+/// The default is a read-write expanded array, which a function in a check could modify.
 #[test]
 fn a_default_that_is_looked_at_by_a_check() {
     let mut q = queue();

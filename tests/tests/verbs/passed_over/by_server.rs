@@ -1,11 +1,11 @@
-//! What the server itself refuses: indexes, generated columns, triggers of its own functions, foreign keys.
+//! Refusals by the server itself: indexes, generated columns, triggers with built-in functions, foreign keys.
 
 use std::sync::{Arc, Mutex};
 
 use super::{REFUSALS, SHAPES, drop_functions, error_of, fill, queue, take_all_but_bad, taken};
 use xqueue_tests::{Client, Queue, ask, expect_error, json, wait_until};
 
-/// Only a task that comes into an index which may refuse it costs a subtransaction.
+/// A take needs a subtransaction only for a task that enters an index which can refuse it.
 #[test]
 fn an_index_that_a_task_does_not_come_into_costs_no_subtransaction() {
     let mut q = queue(SHAPES[0], "");
@@ -22,7 +22,7 @@ fn an_index_that_a_task_does_not_come_into_costs_no_subtransaction() {
     ] {
         q.sql(index);
         let (name, mut c) = (q.name.clone(), q.client());
-        // The statement path, which others' functions that change lead to, has one.
+        // The statement path always uses a subtransaction; changes of functions by others lead to that path.
         wait_until("the direct path takes", || {
             c.batch_execute("BEGIN").expect("BEGIN");
             assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}', count => 3)").len(), 3);
@@ -36,7 +36,7 @@ fn an_index_that_a_task_does_not_come_into_costs_no_subtransaction() {
     drop_functions(&mut q);
 }
 
-/// An entry that is there already grows by the session that a take writes.
+/// An existing index entry grows by the owner that the take writes.
 #[test]
 fn a_task_whose_entry_gets_too_long_is_passed_over() {
     for index in ["(payload, owner)", "(payload) INCLUDE (owner)"] {
@@ -53,7 +53,7 @@ fn a_task_whose_entry_gets_too_long_is_passed_over() {
     }
 }
 
-/// A task that an index has refused is not written again at once.
+/// A take does not immediately retry a task that an index has refused.
 #[test]
 fn a_task_that_an_index_refuses_rests() {
     let mut q = queue(SHAPES[0], "");
@@ -79,12 +79,13 @@ fn a_task_that_an_index_refuses_rests() {
     drop_functions(&mut q);
 }
 
-/// A take writes a limited number of tasks that an index refuses, however many there are, and comes to the one behind them in the end.
+/// A take writes only a limited number of tasks that an index refuses, and reaches the task behind them in the end.
 #[test]
 fn a_take_writes_few_of_many_tasks_that_an_index_refuses() {
     let mut q = queue(SHAPES[0], "");
-    // With assertions the direct path locks each row first. Where a subtransaction that changed the row was rolled back, PostgreSQL
-    // itself fails an assertion of heap_update if the transaction that has locked it changes it and the page is full.
+    // With assertions the direct path locks each row first. If the subtransaction of the change is rolled back, the
+    // transaction that holds the lock changes the row again. On a full page that fails an assertion of PostgreSQL's own
+    // in heap_update.
     if ask(&mut q.admin, "", "SELECT to_jsonb(current_setting('debug_assertions'))")
         == [json!("on")]
     {
@@ -109,7 +110,7 @@ fn a_take_writes_few_of_many_tasks_that_an_index_refuses() {
     drop_functions(&mut q);
 }
 
-/// The tasks behind one that an index has refused come into all indexes: into that of the sub-queues in flight too.
+/// Tasks behind a refused one enter all indexes, including the index of sub-queues in flight.
 #[test]
 fn a_task_behind_a_refused_one_is_in_flight() {
     let mut q = queue(SHAPES[4], "");
@@ -118,12 +119,12 @@ fn a_task_behind_a_refused_one_is_in_flight() {
     let put = |q: &mut Queue, tasks: &str| {
         q.sql(&format!("INSERT INTO {{q}} (tube, id, payload) VALUES {tasks}"));
     };
-    // From now on it is known that no task of the sub-queue is in flight.
+    // From here on shared memory knows that the sub-queue has no task in flight.
     put(&mut q, "('a', 1, 'good')");
     assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}')"), [1]);
     ask(&mut c, &name, "SELECT xqueue.ack('{q}', 1)");
     put(&mut q, "('a', 2, 'bad'), ('a', 3, 'good'), ('a', 4, 'good')");
-    // A statement, which others' functions that change lead to, passes over the whole sub-queue.
+    // The statement path skips the whole sub-queue; changes of functions by others lead to that path.
     wait_until("the direct path takes", || {
         let take = format!("SELECT xqueue.take('{name}')->>'id'");
         let task = c.query_opt(&take, &[]).ok().flatten();
@@ -134,7 +135,7 @@ fn a_task_behind_a_refused_one_is_in_flight() {
     drop_functions(&mut q);
 }
 
-/// A conversion to jsonb that fails leaves nothing behind that the server warns of.
+/// A failed conversion to jsonb leaks no resource that the server would warn about.
 #[test]
 fn what_jsonb_cannot_hold_leaves_nothing_behind() {
     const COMPOSITE: &str = "
@@ -183,7 +184,7 @@ fn what_jsonb_cannot_hold_leaves_nothing_behind() {
     }
 }
 
-/// A check that fails in the middle of a row leaves nothing behind either.
+/// A check that fails in the middle of a row leaks no resource either.
 #[test]
 fn what_fails_within_a_check_leaves_nothing_behind() {
     let mut q = queue(SHAPES[0], "");
@@ -204,12 +205,12 @@ fn what_fails_within_a_check_leaves_nothing_behind() {
     drop_functions(&mut q);
 }
 
-/// A trigger that calls a function of the server's own may refuse a task as well.
+/// A trigger with a built-in function can also refuse a task.
 #[test]
 fn a_trigger_of_the_server_refuses_a_task() {
     let mut q = queue(SHAPES[0], "");
     fill(&mut q, &[1, 2, 5], "bad", "{}", SHAPES[0].1);
-    // The words of the bad ones take more room than a tsvector has.
+    // The words of bad tasks exceed the limit of a tsvector.
     q.sql(
         "ALTER TABLE {q} DROP doc, ADD words tsvector, ADD body text;
          UPDATE {q} SET body = (SELECT string_agg(repeat('w', 2000) || n, ' ')
@@ -249,7 +250,8 @@ fn a_foreign_key_over_the_state_refuses_a_task() {
     drop_functions(&mut q);
 }
 
-/// The last try of a task goes on where one was undone, also if its page has no room for another version of it.
+/// The last try changes a row after an earlier change was rolled back, even if the page has no room for another
+/// version.
 #[test]
 fn a_task_of_a_full_page_is_tried_again() {
     for at in [2, 3] {

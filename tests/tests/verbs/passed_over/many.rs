@@ -1,4 +1,4 @@
-//! What changes many tasks passes over those that no UPDATE can write, and changes the others.
+//! Verbs that change many tasks skip those that no UPDATE can write, and change the others.
 
 use super::{COMPANY, REFUSALS, drop_functions, error_of, fill, queue, taken};
 use xqueue_tests::{Client, Queue, ask, expect_error, ids, json};
@@ -10,8 +10,8 @@ const SHAPES: [(&str, &str); 4] = [
     ("id bigint PRIMARY KEY", r#"{"buried": true, "utube": true}"#),
 ];
 
-/// Runs a test with each shape, company and refusal. What refuses a task that becomes taken refuses one that comes
-/// back; bad tasks are 1, 2 and 5 of 20. `begin` runs before the table refuses, `go_on` after.
+/// Runs a test with each shape, company and refusal. The refusals apply to tasks that become ready. Of 20 tasks, 1, 2
+/// and 5 are bad. `begin` runs before the table refuses, `go_on` after.
 fn with_each<T>(begin: impl Fn(&mut Queue) -> T, go_on: impl Fn(&mut Queue, T, &str)) {
     for (at, shape) in SHAPES.into_iter().enumerate() {
         for company in if at == 0 { &COMPANY[..] } else { &COMPANY[at % 2..][..1] } {
@@ -20,7 +20,7 @@ fn with_each<T>(begin: impl Fn(&mut Queue) -> T, go_on: impl Fn(&mut Queue, T, &
                 let mut q = queue(shape, company);
                 fill(&mut q, &[], "bad", "{}", shape.1);
                 let begun = begin(&mut q);
-                // No version of theirs has come back as a bad one: an index is made of old versions too.
+                // The bad tasks must have no bad version in state ready, because index builds include old versions.
                 q.sql("UPDATE {q} SET payload = 'bad' WHERE id IN (1, 2, 5)");
                 q.sql(&refusal.replace("'T'", "'R'"));
                 go_on(&mut q, begun, state);
@@ -65,7 +65,7 @@ fn kick_and_plow_pass_over_what_no_update_can_write() {
     );
 }
 
-/// A client that has taken all tasks.
+/// Returns a client that has taken all tasks.
 fn holder(q: &mut Queue) -> Client {
     let (name, mut c) = (q.name.clone(), q.client());
     assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}', count => 20)").len(), 20);
@@ -97,7 +97,7 @@ fn give_back_passes_over_what_no_update_can_write() {
     });
 }
 
-/// A queue whose only task cannot be given back keeps those of no other queue.
+/// A queue whose only task cannot be given back does not affect the tasks of other queues.
 #[test]
 fn give_back_of_all_queues_passes_over_a_queue() {
     let mut others = [queue(SHAPES[0], ""), queue(SHAPES[0], "")];
@@ -121,7 +121,7 @@ fn give_back_of_all_queues_passes_over_a_queue() {
     }
 }
 
-/// Thousands of tasks, some of which refuse, among tasks whose trigger lets them pass.
+/// Thousands of tasks, a few of which a trigger refuses.
 #[test]
 fn many_tasks_pass_over_few() {
     let mut q = queue(SHAPES[0], COMPANY[2]);
@@ -139,7 +139,7 @@ fn many_tasks_pass_over_few() {
     drop_functions(&mut q);
 }
 
-/// Tasks that the caller names are all changed, or none.
+/// Tasks that the caller names are changed all or not at all.
 #[test]
 fn named_tasks_are_changed_together() {
     let mut q = queue(SHAPES[0], "");

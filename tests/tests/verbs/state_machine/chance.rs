@@ -1,4 +1,4 @@
-//! What a session does next, chosen at random so that most of it makes sense.
+//! Chooses a session's next operation at random, so that most operations make sense.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub enum Step {
     Savepoint,
     RollBackTo,
     Release,
-    /// The connection ends, in order or by force, and another comes.
+    /// The connection closes, in order or by force, and another one opens.
     Leave {
         terminated: bool,
     },
@@ -133,7 +133,7 @@ impl Chooser<'_> {
         self.random.random_bool(chance)
     }
 
-    /// Mostly only where the feature is on.
+    /// Returns true with this chance, but rarely if the feature is off.
     fn give(&mut self, chance: f64, is_on: bool) -> bool {
         self.is(chance) && (is_on || self.is(0.05))
     }
@@ -147,7 +147,7 @@ impl Chooser<'_> {
         self.give(chance, is_on).then(|| self.any_of(&TUBES))
     }
 
-    /// A new one, seldom one that is there.
+    /// Returns a new key, rarely an existing one.
     fn new_key(&mut self) -> Key {
         if self.is(0.04) {
             return self.key(|_| true);
@@ -156,7 +156,7 @@ impl Chooser<'_> {
         *self.next_key
     }
 
-    /// Mostly of a task that is so, sometimes of another, seldom of none.
+    /// Returns mostly the key of a task with this property, sometimes of another task, rarely of a missing one.
     fn key(&mut self, is_so: impl Fn(&Task) -> bool) -> Key {
         let view = self.model.view(self.connection);
         let likely: Vec<Key> =
@@ -284,7 +284,7 @@ impl Chooser<'_> {
         Operation::Step { verb, keys, given }
     }
 
-    /// The right one of the first task, or the one before it.
+    /// Returns the right attempt of the first task, or the one before it.
     fn attempt(&mut self, keys: &[Key]) -> Option<i64> {
         let is_on = self.model.features.retry.is_some();
         let view = self.model.view(self.connection);
@@ -321,8 +321,8 @@ impl Chooser<'_> {
         Operation::Update { key: self.key(is_so), by_hand }
     }
 
-    /// Which of two reasons to give a task back comes first is chance: a taken one is made due at
-    /// once, and only while its owner lives.
+    /// The order of two reasons for a release is not defined. A taken task is therefore made due only outside of a
+    /// transaction and while its owner lives.
     fn due(&mut self) -> Operation {
         let view = self.model.view(self.connection);
         let may_be_taken =

@@ -1,4 +1,4 @@
-//! Many threads at one queue, and what must be true when they are done.
+//! Many threads on one queue, and the conditions that must hold when they end.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use xqueue_tests::*;
 
 const PRODUCERS: u64 = 3;
 const CONSUMERS: u64 = 5;
-/// Statements of each producer.
+/// Statements per producer.
 const PUTS: usize = 60;
 
 pub struct Crowd {
@@ -18,7 +18,7 @@ pub struct Crowd {
     q: Queue,
 }
 
-/// What the threads have done, as far as it is committed.
+/// The committed work of the threads.
 #[derive(Default)]
 struct Ledger {
     put: Mutex<Vec<i64>>,
@@ -100,7 +100,7 @@ fn produce(mut c: Client, q: &str, mut random: StdRng, ledger: &Ledger) {
         let put = transaction.query(&sql, &[]).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
         let put = put.iter().map(|row| id(&row.get(0)));
         if random.random_bool(0.9) {
-            // Before the commit: no more may be acked than was put.
+            // Recorded before the commit: no task must be acked before it is recorded as put.
             ledger.put.lock().unwrap().extend(put);
             transaction.commit().expect("COMMIT");
         }
@@ -136,7 +136,7 @@ fn process(c: &mut Client, q: &str, id: i64, random: &mut StdRng, ledger: &Ledge
     match try_sql(c, &format!("SELECT xqueue.{call}")) {
         Ok(()) if call.starts_with("ack") => ledger.acked.lock().unwrap().push(id),
         Ok(()) => {}
-        // Too late, or snatched: it is ready again, another session has it, or has acked it.
+        // The ack is too late or the task was snatched: it is ready again, or another session has taken or acked it.
         Err(e) => assert!(["P0002", "55000", "55006"].contains(&code(&e)), "{call}: {e:?}"),
     }
 }
@@ -165,7 +165,7 @@ fn administrate(mut c: Client, q: &str, mut random: StdRng, ledger: &Ledger) {
         if let Err(e) = try_sql(&mut c, &sql) {
             assert!(["P0002", "55000"].contains(&code(&e)), "{sql}: {e:?}");
         }
-        // All the while, but not all the time.
+        // The administrator works throughout, but with pauses.
         try_sql(&mut c, "SELECT pg_sleep(0.003)").expect("a pause");
     }
 }

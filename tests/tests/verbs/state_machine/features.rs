@@ -1,4 +1,4 @@
-//! Which features a queue has, chosen at random, and what follows from them for the model.
+//! Random features of a queue, and their consequences for the model.
 
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -52,7 +52,7 @@ impl Features {
         }
     }
 
-    /// As `upgrade` takes them.
+    /// Returns the options for `upgrade`.
     pub fn options(&self) -> Value {
         let timed = |timed: Timed| match timed {
             None => json!(false),
@@ -88,7 +88,7 @@ impl Features {
         }
     }
 
-    /// The end of a life that begins now.
+    /// Returns the end of a life that begins now.
     pub fn new_life(&self) -> Option<Time> {
         (self.ttl == Some(true)).then_some(Time::Future)
     }
@@ -101,12 +101,12 @@ impl Features {
         self.retry.as_ref().and_then(|retry| retry.limit)
     }
 
-    /// The table has a column for the next instant at which something happens.
+    /// Returns whether the table has a column for the next due time.
     pub fn has_runat(&self) -> bool {
         self.delayed || self.zombie.is_some() || self.ttr.is_some() || self.backs_off()
     }
 
-    /// An ack leaves nothing of the task.
+    /// Returns whether an ack deletes the task.
     pub fn ack_deletes(&self, has_delay: bool) -> bool {
         let lingers = self.zombie.is_some() && (has_delay || self.zombie == Some(true));
         !(self.keep || lingers)

@@ -1,4 +1,4 @@
-//! Drives connections and the model side by side, and compares.
+//! Drives the connections and the model in parallel and compares them.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,11 @@ use super::model::{Key, LOCKED, Model, Task};
 use super::operation::Operation;
 use super::shape::Shape;
 
-/// How long a statement waits for a row that another session has changed.
+/// The time that a statement waits for a row that another session has changed.
 const PATIENCE: &str = "SET lock_timeout = '40ms'";
-/// The worker has so long to do what there is to do.
+/// The time that the worker has for its work.
 const DEADLINE: Duration = Duration::from_secs(15);
-/// Number of statements shown at a failure.
+/// Number of statements shown after a failure.
 const SHOWN: usize = 40;
 
 struct Connection {
@@ -31,7 +31,7 @@ pub struct Machine {
     q: Queue,
     model: Model,
     connections: Vec<Connection>,
-    /// What each session is called in the column owner.
+    /// The name of each session in the column owner.
     sessions: Vec<String>,
     next_key: Key,
     log: Vec<String>,
@@ -65,7 +65,7 @@ impl Machine {
         connection
     }
 
-    /// A new session begins.
+    /// Starts a new session.
     fn greet(&mut self, connection: &mut Connection) {
         connection.client.batch_execute(PATIENCE).expect("the setting is known");
         connection.session = self.sessions.len();
@@ -144,13 +144,13 @@ impl Machine {
         let locks = matches!(operation, Operation::Truncate | Operation::Upgrade { .. });
         let expected = self.model.perform(at, me, &operation);
         if locks {
-            // The worker may have the table for a moment.
+            // The worker can hold a lock on the table for a moment.
             self.connections[at].client.batch_execute("SET lock_timeout = 0").expect("a setting");
         }
         let found = self.ask(at, &sql, &operation);
         let same = match (&expected, &found) {
             (Ok(keys), Ok(found)) => same_tasks(&operation, keys, found),
-            // Of a batch a locked task may be met before the one that the model finds first.
+            // A batch can meet a locked task before the task that the model finds first.
             (Err(state), Err((found, _))) => {
                 *state == found || found == LOCKED && operation.names_several()
             }
@@ -163,7 +163,7 @@ impl Machine {
         if expected.is_err() && self.model.in_transaction(at) {
             self.recover(at);
         } else if locks && self.model.in_transaction(at) {
-            // All other sessions would have to wait.
+            // The lock would block all other sessions.
             let end = if self.random.random_bool(0.5) { Step::Commit } else { Step::RollBack };
             self.transaction(at, end);
             self.shape.becomes(&self.model.features);
@@ -173,7 +173,7 @@ impl Machine {
         }
     }
 
-    /// The keys of the tasks that a statement gives back, or the SQLSTATE and text of its error.
+    /// Returns the keys of the tasks that a statement returns, or the SQLSTATE and text of its error.
     fn ask(
         &mut self,
         at: usize,
@@ -200,7 +200,7 @@ impl Machine {
         Ok(values.filter(|value| !value.is_empty()).map(key).collect())
     }
 
-    /// After an error: to the last savepoint, or to the beginning.
+    /// Rolls back after an error, to the last savepoint or completely.
     fn recover(&mut self, at: usize) {
         let has_savepoint = self.model.savepoints(at) > 0;
         self.transaction(at, if has_savepoint { Step::RollBackTo } else { Step::RollBack });
@@ -296,7 +296,7 @@ impl Machine {
         lines
     }
 
-    /// The table as a session in the middle of its transaction sees it.
+    /// Compares the table as a session sees it in the middle of its transaction.
     fn compare_view(&mut self, at: usize) {
         let expected = self.lines(self.model.view(at).iter());
         let sql = self.shape.table(&self.q.name);
@@ -311,7 +311,7 @@ impl Machine {
         tasks.map(|(key, task)| self.shape.line(*key, task, &self.sessions)).collect()
     }
 
-    /// All transactions end, and the queue is sound.
+    /// Ends all transactions and verifies the queue.
     pub fn finish(mut self) {
         for at in 0..self.connections.len() {
             if self.model.in_transaction(at) {
@@ -341,7 +341,7 @@ const STATES: [(&str, char); 6] = [
     ("done", 'D'),
 ];
 
-/// A take gives its tasks in the order in which it takes them.
+/// Compares tasks; a take returns its tasks in the order in which it takes them.
 fn same_tasks(operation: &Operation, expected: &[Key], found: &[Key]) -> bool {
     match operation {
         Operation::Take { .. } | Operation::TakeNamed { .. } => expected == found,
@@ -367,7 +367,7 @@ fn difference(expected: &[String], found: &[String]) -> String {
     format!("the model says\n  {}\nthere is\n  {}", only(expected, found), only(found, expected))
 }
 
-/// The process of a session, as its name tells.
+/// Returns the PID that is part of a session's name.
 fn pid_of(session: &str) -> i32 {
     i32::from_str_radix(&session[..8], 16).expect("eight hexadecimal digits")
 }

@@ -1,14 +1,14 @@
-//! What a queue is believed to be: tasks, open transactions with their savepoints, counters. Pure.
+//! The model of a queue: tasks, open transactions with their savepoints, counters. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::features::Features;
 
 pub type Key = i64;
-/// The number of a session: every connection has its own, and another after DISCARD ALL.
+/// The number of a session: every connection has its own, and a new one after DISCARD ALL.
 pub type Session = usize;
 
-/// All times are an hour, or over: nothing comes to be due by itself.
+/// A time: an hour away, or past. No task becomes due by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Time {
     Past,
@@ -46,7 +46,7 @@ impl Task {
     }
 }
 
-/// Why a statement must fail: its SQLSTATE.
+/// The SQLSTATE with which a statement must fail.
 pub type Refusal = &'static str;
 pub const NOT_FOUND: Refusal = "P0002";
 pub const WRONG_STATE: Refusal = "55000";
@@ -60,7 +60,7 @@ pub const NO_ROOM: Refusal = "53400";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub calls: BTreeMap<&'static str, i64>,
-    /// By ends, such as "R-T".
+    /// Keyed by both states, such as "R-T".
     pub transitions: BTreeMap<String, i64>,
 }
 
@@ -75,12 +75,12 @@ impl Counters {
     }
 }
 
-/// What a transaction has changed since its last savepoint. A row that is in it is locked.
+/// The changes of a transaction since its last savepoint. Each row in it is locked.
 #[derive(Clone, Debug, Default)]
 struct Layer {
     rows: BTreeMap<Key, Option<Task>>,
     counters: Counters,
-    /// Room under the capacity.
+    /// The reserved capacity.
     reserved: i64,
 }
 
@@ -96,10 +96,10 @@ pub struct Model {
     pub features: Features,
     pub tasks: BTreeMap<Key, Task>,
     pub counters: Counters,
-    /// The open transaction of each connection, a layer for each savepoint.
+    /// The open transaction of each connection, with a layer for each savepoint.
     open: Vec<Vec<Layer>>,
     pub dead: BTreeSet<Session>,
-    /// What the features come back to if they were switched by a transaction that is rolled back.
+    /// The features that a rollback restores after a transaction has switched them.
     before: Option<Features>,
 }
 
@@ -127,7 +127,7 @@ impl Model {
         (0..self.open.len()).any(|other| other != connection && self.in_transaction(other))
     }
 
-    /// The table as a connection sees it.
+    /// Returns the table as a connection sees it.
     pub fn view(&self, connection: usize) -> BTreeMap<Key, Task> {
         let mut view = self.tasks.clone();
         for (key, task) in self.open[connection].iter().flat_map(|layer| &layer.rows) {
@@ -149,7 +149,7 @@ impl Model {
         self.open[connection].push(Layer::default());
     }
 
-    /// A savepoint is released, or the transaction is committed.
+    /// Releases a savepoint, or commits the transaction.
     pub fn keep_layer(&mut self, connection: usize) {
         let Some(layer) = self.open[connection].pop() else { return };
         match self.open[connection].last_mut() {
@@ -166,7 +166,7 @@ impl Model {
         self.settle();
     }
 
-    /// To the last savepoint, which stays.
+    /// Rolls back to the last savepoint, which stays.
     pub fn roll_back_to(&mut self, connection: usize) {
         self.open[connection].pop();
         self.begin(connection);
@@ -181,7 +181,7 @@ impl Model {
         self.settle();
     }
 
-    /// What is done is done as a whole or not at all, and at once if there is no transaction.
+    /// Runs a statement, which takes effect completely or not at all; commits it outside of a transaction.
     pub fn statement<T>(
         &mut self,
         connection: usize,
@@ -199,18 +199,18 @@ impl Model {
         result
     }
 
-    /// By how many tasks an open transaction makes the queue grow, and by how many it may.
+    /// Returns the growth of the queue in an open transaction, and the reserved growth.
     fn growth(&self, connection: usize) -> (i64, i64) {
         let tasks = self.view(connection).len() as i64 - self.tasks.len() as i64;
         (tasks, self.open[connection].iter().map(|layer| layer.reserved).sum())
     }
 
-    /// The room that all open transactions have.
+    /// Returns the capacity reserved by all open transactions.
     pub fn reserved(&self) -> i64 {
         self.open.iter().flatten().map(|layer| layer.reserved).sum()
     }
 
-    /// Returns whether there is room for this number of tasks more, which is reserved then.
+    /// Returns whether there is capacity for this many more tasks, and reserves it.
     pub fn reserve(&mut self, connection: usize, tasks: i64) -> bool {
         let Some(capacity) = self.features.capacity else { return true };
         let (growth, reserved) = self.growth(connection);
@@ -223,7 +223,7 @@ impl Model {
         is_there
     }
 
-    /// After a put the room that was reserved since the last savepoint and is not used is given back.
+    /// Returns the capacity that was reserved since the last savepoint and that the put did not use.
     pub fn give_back(&mut self, connection: usize) {
         let (growth, reserved) = self.growth(connection);
         let mut surplus = reserved - growth.max(0);
@@ -245,7 +245,7 @@ impl Model {
         self.counters.absorb(layer.counters);
     }
 
-    /// A row comes to be so (None: it is gone), and the transition is counted.
+    /// Writes a row (None deletes it) and counts the transition.
     pub fn write(&mut self, connection: usize, key: Key, new: Option<Task>) {
         let old = self.view(connection).get(&key).cloned();
         if let Some(layer) = self.open[connection].last_mut() {
@@ -253,7 +253,7 @@ impl Model {
         }
     }
 
-    /// TRUNCATE counts no transitions.
+    /// Empties the table. TRUNCATE counts no transitions.
     pub fn wipe(&mut self, connection: usize) {
         let keys: Vec<Key> = self.view(connection).into_keys().collect();
         if let Some(layer) = self.open[connection].last_mut() {
@@ -267,7 +267,7 @@ impl Model {
         }
     }
 
-    /// Switches the features; `convert`: the new state of tasks whose state is no more (None: they are deleted).
+    /// Switches the features. `convert` gives the new state of tasks whose state is removed (None deletes them).
     pub fn upgrade(
         &mut self,
         connection: usize,
@@ -316,8 +316,8 @@ impl Model {
         self.settle();
     }
 
-    /// Does what the worker does with tasks that are not locked: it gives back what dead sessions hold, then
-    /// promotes, ends times to run, deletes zombies, and last what has expired.
+    /// Does the worker's work on tasks that are not locked. It releases tasks of dead sessions, then promotes, ends
+    /// times to run, deletes zombies, and finally expires tasks.
     fn settle(&mut self) {
         let keys: Vec<Key> = self.tasks.keys().copied().collect();
         for key in keys.into_iter().filter(|key| !self.is_locked(*key, None)).collect::<Vec<_>>() {
@@ -346,7 +346,7 @@ impl Model {
         Some((call, task, new))
     }
 
-    /// A task as it is when it comes back to be taken again.
+    /// Returns a task after it has come back to be taken again.
     pub fn returned(&self, task: &Task, back: &Return) -> Task {
         let features = &self.features;
         let limit = features.limit().filter(|_| back.failed);
@@ -380,18 +380,18 @@ pub fn is_over(status: char) -> bool {
     matches!(status, 'Z' | 'D')
 }
 
-/// How a task comes back.
+/// The way in which a task comes back.
 #[derive(Default)]
 pub struct Return {
     pub delay: bool,
     pub ttl: bool,
-    /// It was taken and not done.
+    /// It was taken and not finished.
     pub failed: bool,
-    /// It was taken, which does not count as an attempt.
+    /// It was taken, but the take does not count as an attempt.
     pub unused: bool,
-    /// What went wrong is given.
+    /// The call gives an error text.
     pub error: bool,
-    /// If it was over its life begins anew.
+    /// An expired life begins again.
     pub renews: bool,
 }
 

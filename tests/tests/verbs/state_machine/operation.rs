@@ -20,7 +20,7 @@ pub enum Operation {
         keys: Vec<Key>,
         given: Given,
     },
-    /// One of the functions that name their tasks.
+    /// A function that names its tasks.
     Step {
         verb: Verb,
         keys: Vec<Key>,
@@ -35,7 +35,7 @@ pub enum Operation {
     },
     ReleaseAll,
     GiveBack,
-    /// `runat`: given, in the future.
+    /// `runat` is true for a time in the future.
     Insert {
         key: Key,
         status: Option<char>,
@@ -49,7 +49,7 @@ pub enum Operation {
         key: Key,
     },
     Truncate,
-    /// Features are switched. `convert`: see [`Model::upgrade`].
+    /// Switches features. `convert`: see [`Model::upgrade`].
     Upgrade {
         features: Features,
         convert: BTreeMap<char, Option<char>>,
@@ -84,7 +84,7 @@ impl Verb {
         }
     }
 
-    /// As the statistics call it.
+    /// Returns the name of the call in the statistics.
     pub fn call(self, given: &Given) -> &'static str {
         match self {
             Verb::Dig => "kick",
@@ -94,7 +94,7 @@ impl Verb {
     }
 }
 
-/// What a call gives besides the tasks.
+/// Arguments of a call besides the tasks.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
     pub delay: bool,
@@ -104,18 +104,18 @@ pub struct Given {
     pub tube: Option<&'static str>,
     pub update: Option<i64>,
     pub attempt: Option<i64>,
-    /// A release that uses up no attempt.
+    /// A release that does not count as an attempt.
     pub unused: bool,
-    /// A release says what went wrong.
+    /// The error text of a release.
     pub error: bool,
-    /// What a put does with a task that is there; None for an error.
+    /// The action of a put on an existing task; None raises an error.
     pub conflict: Option<Conflict>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Conflict {
     Nothing,
-    /// `at_once`: with a delay of zero.
+    /// `at_once` stands for a delay of zero.
     Update {
         at_once: bool,
     },
@@ -127,9 +127,9 @@ pub enum ByHand {
     Priority(i64),
     Tube(&'static str),
     Payload(i64),
-    /// The worker is to act on it now.
+    /// The worker acts on it now.
     Due,
-    /// Its life is over.
+    /// Its life has expired.
     Expired,
 }
 

@@ -1,10 +1,10 @@
-//! What the model says of each statement.
+//! The model's outcome of each statement.
 
 use super::model::*;
 use super::operation::{ByHand, Conflict, Given, Operation, Verb};
 
 impl Model {
-    /// Does it, and gives the tasks that the statement gives back.
+    /// Performs a statement and returns the tasks that it returns.
     pub fn perform(
         &mut self,
         connection: usize,
@@ -165,7 +165,7 @@ impl Actor<'_> {
         task
     }
 
-    /// In their order; those that cannot be taken are passed over.
+    /// Takes tasks in the order of `keys` and skips those that cannot be taken.
     fn take_named(&mut self, keys: &[Key], given: &Given) -> Result<Vec<Key>, Refusal> {
         let features = self.model.features.clone();
         if given.tube.is_some() && !features.tube || given.ttr && features.ttr.is_none() {
@@ -189,7 +189,7 @@ impl Actor<'_> {
         Ok(chosen)
     }
 
-    /// Makes taken tasks ready, which have used up no attempt.
+    /// Makes taken tasks ready; the take does not count as an attempt.
     fn take_away(
         &mut self,
         call: &'static str,
@@ -240,7 +240,7 @@ impl Actor<'_> {
         Ok(keys.to_vec())
     }
 
-    /// What the features and the arguments allow.
+    /// Checks a call against the features and its arguments.
     fn allow(&self, verb: Verb, given: &Given) -> Result<(), Refusal> {
         let features = &self.model.features;
         let delays = match verb {
@@ -290,7 +290,7 @@ impl Actor<'_> {
         }
     }
 
-    /// The task after the step; None if it is gone.
+    /// Returns the task after the step; None if it is deleted.
     fn outcome(&self, task: Task, verb: Verb, given: &Given) -> Option<Task> {
         let features = &self.model.features;
         let put_away = |status, runat| {
@@ -337,7 +337,7 @@ impl Actor<'_> {
         let Some(mut task) = self.find(key) else { return Ok(vec![]) };
         self.unless_locked(key)?;
         match by_hand {
-            // The guard.
+            // The guard refuses changes of tasks that other sessions hold.
             ByHand::Status(_) if task.owner.is_some_and(|owner| owner != self.me) => {
                 return Err(IN_USE);
             }
@@ -370,7 +370,7 @@ fn back(given: &Given, failed: bool, renews: bool) -> Return {
     Return { delay, ttl, failed, unused, error, renews }
 }
 
-/// A task that was there, after a put of `new` in its place.
+/// Returns an existing task after a put of `new` with its key.
 fn merged(there: Task, new: &Task, given: &Given, at_once: bool) -> Task {
     let mut task = Task { payload: new.payload, ..there };
     if !matches!(task.status, 'R' | 'W') {

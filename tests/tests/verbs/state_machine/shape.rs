@@ -1,4 +1,4 @@
-//! What the table looks like, and the SQL of operations on it.
+//! The columns of the table, and the SQL of operations on it.
 
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -70,7 +70,7 @@ impl Shape {
         }
     }
 
-    /// Features have been switched.
+    /// Notes new features.
     pub fn becomes(&mut self, features: &Features) {
         self.features = features.clone();
     }
@@ -90,7 +90,7 @@ impl Shape {
         at.map_or("?", |at| self.words()[at])
     }
 
-    /// The table as text, a line for each task, as [`Shape::line`] writes it.
+    /// Returns SQL for the table as text, one line per task in the format of [`Shape::line`].
     pub fn table(&self, q: &str) -> String {
         format!(
             "SELECT coalesce(string_agg({}, E'\\n' ORDER BY {}), '') FROM {q}",
@@ -99,7 +99,7 @@ impl Shape {
         )
     }
 
-    /// A column whose feature is off says nothing.
+    /// Returns a task as a line; a column whose feature is off has a fixed value.
     pub fn line(&self, key: Key, task: &Task, sessions: &[String]) -> String {
         let features = &self.features;
         let time = |time: Option<Time>| match time {
@@ -122,7 +122,7 @@ impl Shape {
         )
     }
 
-    /// The key that a task in jsonb has.
+    /// Returns the key of a task in jsonb.
     pub fn key_in(&self, task: &Value) -> Key {
         let part = |name: &str| task[name].as_i64().unwrap_or_else(|| panic!("no {name}: {task}"));
         let digits = |text: &str| text.rsplit('-').next().and_then(|digits| digits.parse().ok());
@@ -155,7 +155,7 @@ impl Shape {
         if matches!(self.key, KeyKind::Pair) { "a, b" } else { "id" }
     }
 
-    /// The argument that names tasks.
+    /// Returns the argument that names tasks.
     fn named(&self, keys: &[Key]) -> String {
         match keys {
             [key] => self.value(*key),
@@ -166,7 +166,7 @@ impl Shape {
         }
     }
 
-    /// The statement; `rows`: in the row form. Tasks come as jsonb in one column.
+    /// Returns the statement, in the row form if `rows` is set. It returns tasks as jsonb in one column.
     pub fn sql(&self, q: &str, operation: &Operation, rows: bool) -> String {
         let queue = if rows { format!("NULL::{q}") } else { format!("'{q}'") };
         let result = if rows { "to_jsonb(t)" } else { "t" };

@@ -2,15 +2,15 @@
 
 use xqueue_tests::every_function::{Argument, Function};
 
-/// A queue with a key of its own kind.
+/// A queue with its own kind of key.
 pub struct Key {
     pub name: &'static str,
-    /// The type of column `id`; of the only column, where there is one.
+    /// The type of column `id`, or of the only column.
     pub key: &'static str,
     columns: &'static str,
-    /// Rows.
+    /// A SELECT of rows.
     tasks: &'static str,
-    /// An id of a task that is there.
+    /// The id of an existing task.
     id: &'static str,
 }
 
@@ -60,7 +60,7 @@ impl Key {
         Key { name, key, columns: "", tasks, id }
     }
 
-    /// Whether the key is one value, and neither an array nor a record.
+    /// Returns whether the key is a single value, neither an array nor a record.
     pub fn is_scalar(&self) -> bool {
         !matches!(self.name, "q_array" | "q_pair" | "q_two")
     }
@@ -76,7 +76,7 @@ impl Key {
     }
 }
 
-/// What is right for an argument.
+/// Returns a valid value for an argument.
 fn valid(argument: &Argument, key: &Key) -> String {
     match (argument.declared.as_str(), argument.name.as_str()) {
         ("text", "queue") => format!("'{}'", key.name),
@@ -93,18 +93,18 @@ fn valid(argument: &Argument, key: &Key) -> String {
     }
 }
 
-/// Whether a function waits without end if nothing else is said.
+/// Returns whether a function waits forever by default.
 fn waits(function: &Function) -> bool {
     matches!(function.name.as_str(), "wait" | "put_wait" | "next")
 }
 
-/// Whether a value is right for a time to wait: none is without end, others may be long.
+/// Returns whether a value would be a valid timeout: NULL waits forever, and other values can be long.
 fn would_wait(function: &Function, argument: &Argument, value: &str) -> bool {
     let is_time = ["NULL", "::interval", "::time"].iter().any(|part| value.contains(part));
     waits(function) && argument.name == "timeout" && is_time
 }
 
-/// A call in which everything is right.
+/// Returns a call with valid arguments only.
 pub fn plain(function: &Function, key: &Key) -> String {
     function.call(|argument| needed(function, argument, key))
 }
