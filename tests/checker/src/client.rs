@@ -1,4 +1,4 @@
-//! A client: a process that puts, takes and settles at random until its standard input ends, or until it is killed.
+//! A client: a process that puts, takes and settles at random until its standard input ends or it is killed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -15,12 +15,12 @@ use crate::event::{Event, Item, Kind, Token, now};
 use crate::queues::{QUEUES, Spec};
 use crate::work::{Lost, Work};
 
-/// The client of this slot keeps its connection for as long as it can, and no fault is aimed at it.
+/// The client in this slot keeps its connection for as long as it can; the only faults that hit it are cancels.
 pub const LASTING: usize = 1;
 pub const LASTING_NAME: &str = "lasting client";
 
-/// After it has connected, the consumer of a queue with one consumer waits for so long: a transaction of the process
-/// before it may still lock rows.
+/// The pause of a single consumer after it has connected: a transaction of the previous process can still hold row
+/// locks.
 const SETTLING: Duration = Duration::from_secs(3);
 
 pub struct Log(File);
@@ -31,14 +31,14 @@ impl Log {
         Log(file.unwrap_or_else(|e| panic!("{}: {e}", path.display())))
     }
 
-    /// In one call, so that what is written outlives the process.
+    /// Writes an event in one call, so that it outlives the process.
     pub fn write(&mut self, kind: Kind, queue: usize, begin: u64, items: &[Item]) {
         let event = Event { kind, queue, begin, end: now(), items: items.to_vec() };
         self.0.write_all(event.line().as_bytes()).expect("the log can be written");
     }
 }
 
-/// Tokens of one client, each once.
+/// Tokens of one client, each used once.
 pub struct Tokens(Token);
 
 impl Tokens {
@@ -57,7 +57,7 @@ pub struct Options {
     pub address: PathBuf,
     pub log: PathBuf,
     pub id: u32,
-    /// Slot 0 is the only consumer of the queues that have one.
+    /// Slot 0 is the consumer of the queues with a single consumer.
     pub slot: u32,
     pub seed: u64,
 }
@@ -67,7 +67,7 @@ pub fn run(options: &Options) {
     let over = is_over.clone();
     std::thread::spawn(move || {
         let mut rest = Vec::new();
-        // Its end is all that is waited for.
+        // Only the end of the input matters.
         drop(std::io::stdin().read_to_end(&mut rest));
         over.store(true, Ordering::Relaxed);
     });
@@ -84,7 +84,7 @@ pub fn run(options: &Options) {
         };
         log.write(Kind::Connected, 0, now(), &[]);
         let mut work = Work::new(connection, &mut log, &mut tokens, &mut random);
-        // The connection is lost, or has ended: with it the leases that it had.
+        // The connection is lost or has ended, and its leases with it.
         drop(session(&mut work, options.slot, &is_over));
     }
 }
@@ -106,7 +106,8 @@ fn session(work: &mut Work, slot: u32, is_over: &AtomicBool) -> Result<(), Lost>
     Ok(())
 }
 
-/// More is taken than put, so that queues stay short; a queue whose only consumer is another client gets fewer tasks.
+/// Runs a random call. Takes outnumber puts, so that queues stay short; a queue whose only consumer is another client
+/// gets fewer tasks.
 fn turn(work: &mut Work, queue: usize, spec: &Spec, consumes: bool) -> Result<(), Lost> {
     match work.random.random_range(0..100) {
         0..35 if consumes || !spec.single_consumer => work.put(queue),

@@ -1,4 +1,4 @@
-//! A connection of a client, and what became of its calls.
+//! A connection of a client, and the outcome of its calls.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use serde_json::Value;
 
 pub enum Answer<T> {
     Done(T),
-    /// The server has rolled it back.
+    /// The server has rolled the call back.
     Refused,
-    /// The connection has died, or the server does not vouch for what it has done.
+    /// The connection was lost, or the server does not guarantee the outcome.
     Unknown,
 }
 
@@ -23,7 +23,7 @@ pub struct Connection {
     is_doubtful: Arc<AtomicBool>,
 }
 
-/// How to connect to the server whose socket is in a folder.
+/// Returns the configuration of a connection to the server whose socket is in a folder.
 pub fn config(folder: &str, name: &str) -> Config {
     let mut config = Config::new();
     config
@@ -52,7 +52,7 @@ impl Connection {
         Ok(Connection { client, statements: HashMap::new(), is_doubtful })
     }
 
-    /// The first column, jsonb, of each row.
+    /// Returns the first column, jsonb, of each row.
     pub fn query(&mut self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Answer<Vec<Value>> {
         let rows = self.statement(sql).and_then(|statement| self.client.query(&statement, params));
         let values = |rows: Vec<postgres::Row>| {
@@ -66,7 +66,7 @@ impl Connection {
         self.answer(done)
     }
 
-    /// An open transaction is rolled back; there may be none.
+    /// Rolls an open transaction back, if there is one.
     pub fn roll_back(&mut self) {
         // Without a connection there is no transaction.
         drop(self.client.batch_execute("ROLLBACK"));
@@ -87,7 +87,7 @@ impl Connection {
             Ok(value) => Answer::Done(value),
             Err(e) => match e.as_db_error() {
                 Some(error) if error.severity() == "ERROR" && !self.client.is_closed() => {
-                    // Plans of a table that has changed may not fit any more.
+                    // Plans for a changed table can be unusable.
                     self.statements.clear();
                     Answer::Refused
                 }

@@ -1,22 +1,22 @@
-//! What a client logs: an append-only file of lines `KIND QUEUE BEGIN END ITEM…`, written before and after each call.
+//! The log of a client: an append-only file of lines `KIND QUEUE BEGIN END ITEM…`, written before and after each call.
 //! Times are microseconds of the clock that clients and servers share.
 
 use std::fmt::Write;
 
-/// The identity of a task from before its put, in its payload: the number of the client in the upper half.
+/// Identifies a task even before its put, in its payload. The upper half is the number of the client.
 pub type Token = u64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A connection was made: what the one before had taken is lost to this client.
+    /// A new connection: the client has lost the tasks that it took in the previous one.
     Connected,
-    /// A put is about to be sent. Uncertain, unless `Put` or `PutRefused` follows.
+    /// A put is sent next. Its outcome is uncertain unless `Put` or `PutRefused` follows.
     WillPut,
     Put,
     /// The server has rolled the put back.
     PutRefused,
     Took,
-    /// An ack is about to be sent. Uncertain, unless `Acked` or `AckRefused` follows.
+    /// An ack is sent next. Its outcome is uncertain unless `Acked` or `AckRefused` follows.
     WillAck,
     Acked,
     /// The server has rolled the ack back.
@@ -37,14 +37,14 @@ const LETTERS: [(Kind, char); 9] = [
     (Kind::GaveBack, 'R'),
 ];
 
-/// A task as far as an event tells of it.
+/// A task as an event describes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Item {
     pub token: Token,
-    /// 0 where the key is no number.
+    /// 0 if the key is not a number.
     pub key: i64,
     pub tube: u32,
-    /// After this instant the task may be gone; 0: it lives for ever.
+    /// After this instant the task can have expired; 0 means that it never expires.
     pub dies: u64,
 }
 
@@ -63,14 +63,14 @@ impl Event {
         let letter = LETTERS.iter().find(|(kind, _)| *kind == self.kind).map_or('?', |(_, l)| *l);
         let mut line = format!("{letter} {} {} {}", self.queue, self.begin, self.end);
         for item in &self.items {
-            // A String takes whatever is written into it.
+            // Writing into a String cannot fail.
             let _ = write!(line, " {}:{}:{}:{}", item.token, item.key, item.tube, item.dies);
         }
         line.push('\n');
         line
     }
 
-    /// None: the line was cut off when its client was killed.
+    /// Parses a line; None if it was cut off when its client was killed.
     pub fn parse(line: &str) -> Option<Event> {
         let mut words = line.strip_suffix('\n')?.split(' ');
         let letter = words.next()?;
@@ -93,7 +93,7 @@ fn item(word: &str) -> Option<Item> {
     parts.next().is_none().then_some(item)
 }
 
-/// Microseconds since 1970.
+/// Returns microseconds since 1970.
 pub fn now() -> u64 {
     let since = std::time::UNIX_EPOCH.elapsed().expect("the clock is after 1970");
     u64::try_from(since.as_micros()).expect("the clock is before the year 586524")

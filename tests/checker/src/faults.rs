@@ -1,4 +1,4 @@
-//! What is done to the server and its clients, at random.
+//! Random faults of the server and its clients.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::prepared::Prepared;
 use crate::queues::{QUEUES, SWITCHES};
 use crate::site::Site;
 
-/// A client that may be hit.
+/// Clients that faults can hit.
 const CLIENT: &str = "backend_type = 'client backend' AND application_name LIKE 'client %'";
 
 pub struct Faults {
@@ -21,16 +21,16 @@ pub struct Faults {
     pub random: StdRng,
     prepared: Prepared,
     counts: BTreeMap<&'static str, u32>,
-    /// Faults that cannot be had here, and why.
+    /// Faults that are impossible here, with the reasons.
     pub skipped: BTreeMap<&'static str, String>,
     columns: u32,
 }
 
-/// Done, or why it could not be.
+/// An error gives the reason why the fault was impossible.
 type Result = std::result::Result<(), String>;
 type Fault = fn(&mut Faults) -> Result;
 
-/// Name, how often it comes, how it is done.
+/// Name, weight, and function of each fault.
 const GENTLE: [(&str, u32, Fault); 9] = [
     ("terminated backends", 10, Faults::terminate),
     ("cancelled backends", 14, Faults::cancel),
@@ -64,7 +64,7 @@ impl Faults {
         Faults { site, fleet, random, prepared, counts, skipped, columns: 0 }
     }
 
-    /// One of them. `crashes`: also such after which processes are new.
+    /// Injects a random fault. With `crashes`, faults that restart the server's processes are included.
     pub fn one(&mut self, crashes: bool) {
         let all: Vec<_> = GENTLE.iter().chain(CRASHES.iter().filter(|_| crashes)).collect();
         let weights: u32 = all.iter().map(|(_, weight, _)| weight).sum();
@@ -77,7 +77,7 @@ impl Faults {
         }
     }
 
-    /// Each of those that come seldom once, as a short run may not meet them.
+    /// Injects each rare fault once, because a short run can miss them.
     pub fn rare(&mut self) {
         for (name, weight, fault) in &CRASHES {
             if *weight < 3 {
@@ -93,7 +93,7 @@ impl Faults {
                 self.skipped.insert(name, why);
             }
         }
-        // All that follows is done to a server that is there.
+        // Later steps need a running server.
         drop(self.site.client());
     }
 
@@ -125,7 +125,7 @@ impl Faults {
         ))
     }
 
-    /// Some, at several moments, the one that lasts as well.
+    /// Cancels random backends at several moments, including the lasting client's.
     fn cancel(&mut self) -> Result {
         for _ in 0..5 {
             self.site.sql(&format!(
@@ -145,7 +145,7 @@ impl Faults {
     fn reindex(&mut self) -> Result {
         let done = self.with_queue("REINDEX TABLE CONCURRENTLY {q}");
         if done.is_err() {
-            // What it leaves behind when it fails.
+            // Drops the invalid indexes that a failed REINDEX leaves.
             self.site.sql(
                 "DO $$ DECLARE i regclass; BEGIN
                  FOR i IN SELECT indexrelid FROM pg_index WHERE NOT indisvalid LOOP
@@ -173,7 +173,7 @@ impl Faults {
         );
         let found = self.site.client().query_opt(&indexes, &[]).map_err(|e| e.to_string())?;
         let index: String = found.ok_or("there is no index")?.get(0);
-        // The queue's triggers depend on it.
+        // The queue's triggers depend on the index.
         self.site.sql(&format!(
             "DELETE FROM pg_depend WHERE classid = 'pg_trigger'::regclass AND refobjid = '{index}'::regclass;
              DROP INDEX {index}"
@@ -187,7 +187,7 @@ impl Faults {
         self.site.sql(&format!("SELECT xqueue.upgrade('changing', '{options}')"))
     }
 
-    /// What has to be done in the end, also beside clients that lock.
+    /// Runs SQL that has to succeed in the end, in spite of clients that hold locks.
     fn retry(&mut self, sql: &str) -> Result {
         let mut last = Ok(());
         for _ in 0..20 {
@@ -200,7 +200,7 @@ impl Faults {
         last
     }
 
-    /// A backend may not have more memory than it has now and some, and gets a task that needs more.
+    /// Limits the memory of a backend to its present size and 100 MB, and puts a task that needs more.
     fn out_of_memory(&mut self) -> Result {
         let mut client = self.site.client();
         let pid: i32 =
@@ -214,7 +214,7 @@ impl Faults {
             Err(e) if e.code().is_some_and(|code| code.code() == "53200") => {}
             other => return Err(format!("a put of 200 MB gave {other:?}")),
         }
-        // It goes on.
+        // The session still works.
         let take = format!("BEGIN; SELECT xqueue.take('{queue}', count => 3); ROLLBACK");
         client.batch_execute(&take).map_err(|e| format!("after it: {e}"))
     }

@@ -1,4 +1,4 @@
-//! The clients' processes, and the logs that they leave.
+//! The processes of the clients, and their logs.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
@@ -20,7 +20,7 @@ pub struct Fleet {
     logs: Vec<Reader>,
 }
 
-/// How far a log has been read.
+/// The position up to which a log has been read.
 struct Reader {
     client: u32,
     path: PathBuf,
@@ -32,7 +32,7 @@ impl Fleet {
         let random = StdRng::seed_from_u64(seed ^ 0xF1EE7);
         let mut fleet =
             Fleet { folder: folder.to_owned(), random, children: Vec::new(), logs: Vec::new() };
-        // The log of the checker's own puts is the first.
+        // The first log is for the checker's own puts.
         fleet.new_log();
         for slot in 0..clients {
             let child = fleet.spawn(slot);
@@ -45,7 +45,7 @@ impl Fleet {
         self.logs[0].path.clone()
     }
 
-    /// The file that names the folder of the server's socket.
+    /// Returns the file that names the folder of the server's socket.
     pub fn address(folder: &Path) -> PathBuf {
         folder.join("address")
     }
@@ -69,7 +69,7 @@ impl Fleet {
             .expect("a client starts")
     }
 
-    /// SIGKILL of a client; another takes its place.
+    /// Sends SIGKILL to a client and starts another in its slot.
     pub fn kill_one(&mut self) {
         let others = self.children.len() - 1;
         let slot = (LASTING + 1 + self.random.random_range(0..others)) % self.children.len();
@@ -79,13 +79,13 @@ impl Fleet {
         self.children[slot] = self.spawn(slot as u32);
     }
 
-    /// The clients that have ended by themselves, which none should: they panicked.
+    /// Returns the number of clients that have ended by themselves, which means that they panicked.
     pub fn dead(&mut self) -> usize {
         let ended = |child: &mut Child| !matches!(child.try_wait(), Ok(None));
         self.children.iter_mut().filter_map(|c| ended(c).then_some(())).count()
     }
 
-    /// Lets all clients end. The number of those that did not within a minute, or not well.
+    /// Ends all clients. Returns the number of clients that failed or did not end within a minute.
     pub fn stop(&mut self) -> usize {
         let begun = Instant::now();
         self.children.iter_mut().for_each(|child| drop(child.stdin.take()));
@@ -101,7 +101,7 @@ impl Fleet {
             };
             if !status.is_some_and(|status| status.success()) {
                 bad += 1;
-                // It may be dead already.
+                // It can be dead already.
                 drop(child.kill());
                 drop(child.wait());
             }
@@ -109,7 +109,7 @@ impl Fleet {
         bad
     }
 
-    /// Adds what the clients have logged since the last time.
+    /// Adds the events that the clients have logged since the last call.
     pub fn read(&mut self, history: &mut History) {
         for log in &mut self.logs {
             let Ok(mut file) = File::open(&log.path) else { continue };
@@ -129,7 +129,7 @@ impl Fleet {
 impl Drop for Fleet {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // They may be dead already.
+            // They can be dead already.
             drop(child.kill());
             drop(child.wait());
         }

@@ -1,18 +1,18 @@
-//! What the logs of all clients say of each task.
+//! The history of each task, from the logs of all clients.
 
 use std::collections::HashMap;
 
 use crate::event::{Event, Item, Kind, Token};
 
-/// The time between a take and the end of its lease, as its client saw it.
+/// The time between a take and the end of its lease, in its client's view.
 #[derive(Clone, Copy, Debug)]
 pub struct Lease {
     pub client: u32,
     connection: u32,
     pub begin: u64,
     pub taken: u64,
-    /// The client held it for certain until then: it began a call that settled the task. None: it is not known when
-    /// the lease ended.
+    /// The client certainly held the task until this time, when it began a call that settled it. None if the end of the
+    /// lease is unknown.
     pub held_until: Option<u64>,
 }
 
@@ -20,7 +20,7 @@ pub struct Lease {
 pub enum Outcome {
     #[default]
     Unknown,
-    /// Told to the client in a call of this begin and end.
+    /// Acknowledged to the client in a call with this begin and end.
     Done(u64, u64),
     Refused,
 }
@@ -31,16 +31,16 @@ pub struct Task {
     pub put: Outcome,
     pub item: Item,
     pub acks: Vec<(u64, u64)>,
-    /// Acks whose outcome no client knows.
+    /// Number of acks whose outcome no client knows.
     pub uncertain_acks: u32,
     pub leases: Vec<Lease>,
-    /// Settled by a client that had no lease of it in that connection.
+    /// A client settled it without a lease in its connection.
     pub settled_without_lease: bool,
-    /// Some client meant to put it.
+    /// A client intended to put it.
     pub was_meant: bool,
 }
 
-/// A take of the only consumer of a queue.
+/// A take by the only consumer of a queue.
 pub struct Turn {
     pub queue: usize,
     pub begin: u64,
@@ -52,7 +52,7 @@ pub struct Turn {
 pub struct History {
     pub tasks: HashMap<Token, Task>,
     pub turns: Vec<Turn>,
-    /// Puts, takes, acks, releases and burials of single tasks that were acknowledged.
+    /// Number of acknowledged puts, takes, acks, releases and burials of single tasks.
     pub operations: u64,
     connections: HashMap<u32, u32>,
 }
@@ -89,7 +89,7 @@ impl Task {
             }
             Kind::PutRefused => self.put = Outcome::Refused,
             Kind::Took => {
-                // The put may be one whose outcome is unknown.
+                // The outcome of the put can be unknown.
                 let dies = self.item.dies;
                 self.item = Item { dies, ..*item };
                 self.leases.push(Lease {

@@ -1,6 +1,6 @@
-//! Producers and consumers in processes of their own log what was acknowledged to them, while they and the server
-//! are killed, stopped, and changed. Afterwards: nothing is lost, nothing doubled, never were there two leases, the
-//! order was kept, counters are exact, indexes sound. `--help` tells the options.
+//! Producers and consumers in separate processes log the server's acknowledgements, while they and the server are
+//! killed, stopped and changed. At the end, no task is lost or doubled, no task had two leases, and the order was kept.
+//! Counters are exact, and indexes are sound. `--help` lists the options.
 
 mod client;
 mod connection;
@@ -42,7 +42,7 @@ checker [--minutes N] [--operations N] [--seed N] [--clients N] [--gentle]
   --clients N      number of processes (default 6)
   --gentle         no faults after which the server's processes are new: for their memory
 XQUEUE_PGBIN names PostgreSQL's programs, XQUEUE_AS the words before a command that make it the server's user.";
-/// Every case of a kind of violation that is printed in full.
+/// Number of cases of each kind of violation that are printed.
 const SHOWN: usize = 5;
 
 struct Arguments {
@@ -99,7 +99,7 @@ fn arguments(words: &[String]) -> Option<Arguments> {
     Some(arguments)
 }
 
-/// Whether all promises were kept.
+/// Runs the checker; returns whether all promises were kept.
 fn check(arguments: &Arguments) -> bool {
     let minutes =
         arguments.minutes.unwrap_or(if arguments.operations == u64::MAX { 1.0 } else { 1e6 });
@@ -180,7 +180,7 @@ fn check(arguments: &Arguments) -> bool {
     violations.is_empty()
 }
 
-/// Never more rows than a capacity; the memory of the server's processes.
+/// Compares row counts with capacities, and samples the memory of the server's processes.
 fn sample(client: &mut Client, memory: &mut Memory, violations: &mut Vec<Violation>) {
     for spec in &queues::QUEUES {
         let Some(capacity) = spec.capacity else { continue };
@@ -201,11 +201,11 @@ fn sample(client: &mut Client, memory: &mut Memory, violations: &mut Vec<Violati
     for row in client.query(sql, &[]).unwrap_or_default() {
         memory.sample(row.get(0), row.get(1), row.get(2));
     }
-    // The rows of done tasks would fill the disk of a long run.
+    // The rows of done tasks would fill the disk in a long run.
     drop(client.batch_execute("DELETE FROM kept WHERE status = 'D'"));
 }
 
-/// Lines of TAP. Each kind of violation is a test of its own, so that a list of failed tests tells what went wrong.
+/// Returns lines of TAP. Each kind of violation is a test of its own, so that a list of failed tests shows the causes.
 fn results(violations: &[Violation], skipped: &[String]) -> Vec<String> {
     let verdict = if violations.is_empty() { "ok" } else { "not ok" };
     let all = "nothing lost, nothing doubled, in order".to_owned();
@@ -223,12 +223,12 @@ fn by_kind(violations: &[Violation]) -> BTreeMap<&str, Vec<&Violation>> {
     kinds
 }
 
-/// The beginning of a text, on one line.
+/// Returns the beginning of a text on one line.
 fn shortened(text: &str) -> String {
     text.chars().take(200).map(|c| if c.is_control() || c == '#' { ' ' } else { c }).collect()
 }
 
-/// The cases of each kind, and where all there is to see is kept.
+/// Prints the cases of each kind, and keeps the logs.
 fn report(violations: &[Violation], folder: &Path, log: &str) {
     for (kind, cases) in by_kind(violations) {
         println!("# VIOLATION {kind}: {} cases", cases.len());
@@ -236,7 +236,7 @@ fn report(violations: &[Violation], folder: &Path, log: &str) {
     }
     if !violations.is_empty() {
         let kept = std::env::temp_dir().join(format!("xqueue-checker-{}", std::process::id()));
-        // Without it there is still the report.
+        // Without the folder, the printed report remains.
         drop(std::fs::create_dir(&kept));
         drop(std::fs::write(kept.join("server.log"), log));
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -259,7 +259,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left in /tmp is seen, and harms nothing.
+        // A folder left in /tmp is visible and harmless.
         drop(std::fs::remove_dir_all(&self.0));
     }
 }

@@ -1,4 +1,4 @@
-//! Memory of the server's processes over their lives.
+//! Memory of the server's processes over their lifetimes.
 
 use std::collections::HashMap;
 
@@ -10,21 +10,21 @@ struct Samples {
 
 #[derive(Default)]
 pub struct Memory {
-    /// By PID and start, as PIDs come again.
+    /// Keyed by PID and start time, because PIDs are reused.
     processes: HashMap<(i32, String), Samples>,
 }
 
-/// A process that has grown by so much, in kB, is not flat.
+/// A process that grows by more than this (kB) is leaking.
 const GROWN: u64 = 32 * 1024;
-/// Nor is one that lives for long and has grown by so much from the second quarter of its life to the last.
+/// A long-lived process also leaks if it grows by more than this (kB) from the second quarter of its life to the last.
 const GROWS: u64 = 4 * 1024;
-/// So many samples are a long life.
+/// Number of samples from which a life counts as long.
 const LONG: usize = 1000;
-/// What a process needs is allocated by then: the first samples do not count.
+/// Number of first samples to ignore, during which a process allocates its working memory.
 const WARM: usize = 5;
 
 impl Samples {
-    /// The median of each quarter of its life.
+    /// Returns the median of each quarter of its life.
     fn quarters(&self) -> [u64; 4] {
         [0, 1, 2, 3].map(|quarter| {
             let range = self.sizes.len() * quarter / 4..self.sizes.len() * (quarter + 1) / 4;
@@ -68,7 +68,7 @@ impl Memory {
         self.processes.entry((pid, start.to_owned())).or_insert_with(new).sizes.push(size);
     }
 
-    /// Of each kind the process that was seen most often, and how its memory went.
+    /// Returns the memory of the longest-observed process of each kind.
     pub fn lines(&self) -> Vec<String> {
         let mut longest: Vec<&Samples> = Vec::new();
         for samples in self.processes.values() {
@@ -87,7 +87,7 @@ impl Memory {
     }
 }
 
-/// In kB; without what it shares with others. None: the process is gone.
+/// Returns the memory in kB that a process does not share; None if the process has ended.
 fn private_memory(pid: i32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;

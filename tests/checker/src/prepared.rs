@@ -1,4 +1,4 @@
-//! Puts in transactions that are prepared, left for a while, and resolved.
+//! Puts in transactions that are prepared, kept open for a while, and resolved.
 
 use std::path::Path;
 
@@ -60,14 +60,15 @@ impl Prepared {
         let mut client = site.client();
         client.batch_execute("BEGIN")?;
         let rows = client.query("SELECT xqueue.put($1::text, $2::jsonb)", &[&spec.name, &tasks])?;
-        // No room: then there is nothing to commit later.
+        // Without capacity there is no transaction to commit later.
         if !rows.is_empty() {
             client.batch_execute(&format!("PREPARE TRANSACTION '{}'", open.name))?;
         }
         Ok(())
     }
 
-    /// Commits or rolls back all that were prepared. What was not prepared is gone with its connection.
+    /// Commits or rolls back all prepared transactions. Transactions that were not prepared ended with their
+    /// connections.
     pub fn end(&mut self, site: &Site, random: &mut StdRng) {
         for open in std::mem::take(&mut self.open) {
             let verb = ["COMMIT", "ROLLBACK"][random.random_range(0..2)];
@@ -75,12 +76,12 @@ impl Prepared {
             while is_prepared(site, &open.name) {
                 was_there = true;
                 let mut client = site.client();
-                // Repeated until it is gone, whatever the answer was.
+                // Repeats until the transaction is resolved, regardless of the answer.
                 drop(client.batch_execute(&format!("{verb} PREPARED '{}'", open.name)));
             }
             let is_put = was_there && verb == "COMMIT";
             let kind = if is_put { Kind::Put } else { Kind::PutRefused };
-            // Their keys are not known: greater than all, they are never passed over.
+            // The keys are unknown; with the greatest key, these tasks never count as overtaken.
             let unknown = |item: &Item| Item { key: i64::MAX, ..*item };
             let items: Vec<Item> = open.items.iter().map(unknown).collect();
             self.log.write(kind, open.queue, open.begin, &items);

@@ -1,24 +1,24 @@
-//! The queues that the checker works on: together they have every feature on.
+//! The queues that the checker works on: together they use every feature.
 
-/// What a queue is made of, and what its clients may ask of it.
+/// A queue, and the calls that its clients can make.
 pub struct Spec {
     pub name: &'static str,
     /// Passed to `xqueue.create`.
     pub options: &'static str,
-    /// The type of its key.
+    /// The type of the key.
     pub key: &'static str,
     pub delays: bool,
     pub buries: bool,
     pub priorities: bool,
-    /// Number of tubes that puts choose from; 0: no tubes.
+    /// Number of tubes that puts choose from; 0 for no tubes.
     pub tubes: u32,
-    /// The tubes are sub-queues: of each, one task is in flight.
+    /// The tubes are sub-queues: each has at most one task in flight.
     pub subqueues: bool,
-    /// Tasks may be given an end of life.
+    /// Tasks can get an end of life.
     pub mortal: bool,
     /// Maximum number of rows.
     pub capacity: Option<i64>,
-    /// Consumed by one client at a time, so that the order of takes is known.
+    /// Only one client consumes at a time, so that the order of takes is known.
     pub single_consumer: bool,
     /// `on_task_change` writes each ack into the table `effects`.
     pub effects: bool,
@@ -115,7 +115,7 @@ pub const QUEUES: [Spec; 12] = [
     },
 ];
 
-/// What the queue `changing` is switched to and fro between.
+/// Options between which the queue `changing` is switched.
 pub const SWITCHES: [&str; 6] = [
     r#"{"features": {"priority": true}}"#,
     r#"{"features": {"retry": {"limit": 50, "backoff": 0.05}}}"#,
@@ -126,7 +126,7 @@ pub const SWITCHES: [&str; 6] = [
                      "tube": false}, "tube_stats": []}"#,
 ];
 
-/// Makes the queues, and what their functions need.
+/// Returns SQL that makes the queues and their functions.
 pub fn definitions() -> String {
     let mut sql = String::from(
         "CREATE TABLE effects (token bigint NOT NULL);

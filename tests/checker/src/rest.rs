@@ -1,4 +1,4 @@
-//! What is there when clients and faults have come to an end.
+//! The state of the queues after clients and faults have ended.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use crate::event::{Token, now};
 use crate::queues::{QUEUES, SWITCHES, Spec};
 use crate::verify::{Remains, Violation};
 
-/// Delays, times to run and lives of the checker's tasks are over after that.
+/// Delays, times to run and lives of the checker's tasks end within this time.
 const LONGEST: Duration = Duration::from_secs(4);
-/// What the worker has not done by then it will not do: a recount that gave way to faults waits for up to a minute.
+/// The worker must finish within this time: a recount that stopped for faults waits for up to a minute.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 pub struct Rest<'a> {
@@ -43,7 +43,7 @@ impl Rest<'_> {
         xqueue_tests::scalar(self.client, sql, &[])
     }
 
-    /// Indexes that a fault has dropped are made again, and the queue that changed is as it was at first.
+    /// Makes indexes that a fault has dropped again, and restores the options of the queue that changed.
     fn mend(&mut self) {
         let last = SWITCHES[SWITCHES.len() - 1];
         for spec in &QUEUES {
@@ -86,7 +86,7 @@ impl Rest<'_> {
         remains
     }
 
-    /// The counters are exact, and `check` finds nothing.
+    /// Compares the counters with the table, and asserts that `check` reports no problem.
     fn check(&mut self, spec: &Spec) {
         let name = spec.name;
         let counted = format!(
@@ -114,7 +114,7 @@ impl Rest<'_> {
         }
     }
 
-    /// Each index has an entry for each row, and is in order.
+    /// Checks that each index is in order and has an entry for each row.
     fn check_indexes(&mut self) {
         if let Err(e) = self.client.batch_execute("CREATE EXTENSION IF NOT EXISTS amcheck") {
             let why =
@@ -130,7 +130,7 @@ impl Rest<'_> {
         }
     }
 
-    /// One consumer takes what is there, in the order that is promised.
+    /// Takes all tasks with one consumer, and checks their order.
     fn drain(&mut self, spec: &Spec) {
         let name = spec.name;
         let tube = if spec.tubes > 0 { "tube" } else { "''" };
@@ -158,7 +158,7 @@ impl Rest<'_> {
             self.client.batch_execute(&ack).expect("its own tasks are acked");
             taken.extend(tasks);
         }
-        // Between sub-queues there is no order.
+        // The order is defined only within a sub-queue.
         let is_in_order = match spec.subqueues {
             true => by_tube(&expected) == by_tube(&taken),
             false => expected == taken,

@@ -1,9 +1,9 @@
-//! Which lines of a server's log are no surprise among these faults.
+//! The lines of a server's log that these faults explain.
 
-/// Of lines that begin with the time, the PID, the SQLSTATE and the kind of process.
+/// The prefix of log lines: time, PID, SQLSTATE and kind of process.
 pub const PREFIX: &str = "log_line_prefix = '%m|%p|%e|%b|'";
 
-/// Errors that clients run into by the faults and by each other.
+/// Errors that the faults, and other clients, cause for clients.
 const ERRORS: [&str; 16] = [
     "0A000", // a feature is off while the queue is switched
     "22023", // the same
@@ -19,13 +19,13 @@ const ERRORS: [&str; 16] = [
     "57014", // cancelled
     "P0002", // the task is gone
 ];
-/// The ends of sessions by terminate, stop and crash, and connections while the server starts or stops.
+/// Errors that end sessions (terminate, stop, crash), and failed connections while the server starts or stops.
 const ENDS: [&str; 7] = ["57P01", "57P02", "57P03", "53100", "53300", "08P01", "08006"];
-/// Of a crash, of a disk that is full, of a stop beside a transaction that waits for a standby, of clients that roll
-/// back what is rolled back.
+/// Warnings of a crash, of a full disk, of a stop while a transaction waits for a standby, and of clients that roll
+/// back without a transaction.
 const WARNINGS: [&str; 5] = ["57P02", "53100", "57014", "57P01", "25P01"];
 
-/// The lines that should not be there.
+/// Returns the unexpected lines.
 pub fn unexpected(log: &str) -> Vec<&str> {
     let next = log.lines().skip(1).chain([""]);
     let lines = log.lines().zip(next);
@@ -34,7 +34,7 @@ pub fn unexpected(log: &str) -> Vec<&str> {
     lines.filter(is_new).map(|(line, _)| line).collect()
 }
 
-/// Returns whether a session was cancelled as it began, which ends it: it has no statement yet that would be told next.
+/// Returns whether a session was cancelled, and thereby ended, at its start: the next line has no statement yet.
 fn is_cancelled_at_start(line: &str, next: &str) -> bool {
     let mut parts = line.splitn(5, '|').skip(1);
     let (pid, state) = (parts.next(), parts.next());
@@ -54,11 +54,11 @@ fn is_expected(line: &str) -> bool {
         return true;
     };
     match text.split_once(':').unwrap_or((text, "")) {
-        // A backup reads files while they grow; a backend ends before it is terminated.
+        // A backup reads files while they grow; a backend can end before it is terminated.
         ("WARNING", text) => {
             let harmless =
                 ["could not verify checksum in file", "is not a PostgreSQL backend process"];
-            // The worker runs into what its clients run into, and tries again.
+            // The worker meets the errors that clients meet, and retries.
             let is_tried_again = text.contains("xqueue: cannot") && ERRORS.contains(&state);
             let is_harmless = harmless.iter().any(|words| text.contains(words));
             WARNINGS.contains(&state) || is_tried_again || is_harmless
@@ -66,7 +66,7 @@ fn is_expected(line: &str) -> bool {
         ("ERROR", _) => ERRORS.contains(&state),
         ("FATAL", _) => ENDS.contains(&state),
         ("PANIC", _) => state == "53100",
-        // SIGABRT is that of a PANIC, which has its own line.
+        // SIGABRT follows a PANIC, which has its own line.
         ("LOG", _) if text.contains("terminated by signal") => {
             text.contains("signal 9") || text.contains("signal 6")
         }

@@ -1,4 +1,4 @@
-//! The server that is maltreated, its disk, and what its logs said.
+//! The server under fault injection, its disk, and its logs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -20,21 +20,21 @@ const SETTINGS: [&str; 9] = [
     "deadlock_timeout = 200ms",
     "xqueue.session_grace = 0",
     "work_mem = 8MB",
-    // Workers of the databases, those that run triggers, and those of parallel statements.
+    // Workers of the databases, workers that run triggers, and workers of parallel queries.
     "max_worker_processes = 32",
 ];
-/// Of the disk, in MB.
+/// The size of the disk in MB.
 const SIZE: u64 = 3000;
-/// A server that is not there again by then will not come.
+/// A server that has not returned within this time is lost.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct Site {
-    /// None only while the old primary has gone and the new one is not yet the one.
+    /// The server that is the primary now.
     cluster: Cluster,
-    /// After the servers whose folders are on it.
+    /// Dropped after the servers, whose folders are on it.
     disk: Result<Disk, String>,
     pub folder: PathBuf,
-    /// Of servers that are gone.
+    /// Logs of removed servers.
     old_logs: String,
 }
 
@@ -48,7 +48,7 @@ impl Site {
         site
     }
 
-    /// Tells the clients where the server is.
+    /// Publishes the folder of the server's socket to the clients.
     fn publish(&self) {
         let file = Fleet::address(&self.folder);
         let new = file.with_extension("new");
@@ -60,7 +60,7 @@ impl Site {
         connection::config(&self.cluster.folder(), "checker").connect(NoTls)
     }
 
-    /// A connection, as soon as there can be one; starts the server if there is none.
+    /// Returns a connection as soon as one is possible; starts the server if it does not run.
     pub fn client(&self) -> Client {
         let begun = Instant::now();
         loop {
@@ -77,7 +77,7 @@ impl Site {
         }
     }
 
-    /// Runs SQL once, in a transaction of its own. An error is that of a fault's DDL beside the clients.
+    /// Runs SQL once in a transaction of its own. Faults' DDL can fail because of the clients.
     pub fn sql(&self, sql: &str) -> Result<(), String> {
         let mut client = self.client();
         client.batch_execute("SET lock_timeout = '5s'").map_err(|e| e.to_string())?;
@@ -87,7 +87,7 @@ impl Site {
         })
     }
 
-    /// The PID of some process, None: there is none now.
+    /// Returns the PID of a random process, None if no process matches.
     pub fn pid(&self, condition: &str) -> Option<i32> {
         let sql = format!(
             "SELECT pid FROM pg_stat_activity WHERE {condition} AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1"
@@ -103,7 +103,7 @@ impl Site {
         self.cluster.kill();
     }
 
-    /// A standby follows, commits wait for it, the primary is gone, and it takes its place.
+    /// Makes a synchronous standby, stops the primary, and promotes the standby.
     pub fn fail_over(&mut self) {
         let standby = self.cluster.standby();
         let mut client = self.client();
@@ -115,7 +115,7 @@ impl Site {
         xqueue_tests::wait_until("the standby is synchronous", || {
             client.query_one(is_synchronous, &[]).is_ok_and(|row| row.get(0))
         });
-        // Commits from now on are waited for, and those before them are then there as well.
+        // From now on commits wait for the standby; earlier commits reach it within this sleep.
         std::thread::sleep(Duration::from_millis(1500));
         standby.catch_up(&self.cluster);
         drop(client);
@@ -124,7 +124,7 @@ impl Site {
         let old = std::mem::replace(&mut self.cluster, standby);
         self.old_logs += &old.log();
         drop(old);
-        // No commit ends before that, as this one has no standby yet.
+        // The new primary has no standby yet, so no commit returns before this reset.
         for sql in ["ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()"] {
             self.client().batch_execute(sql).expect("the new primary takes settings");
         }
@@ -156,7 +156,7 @@ impl Disk {
         }
     }
 
-    /// Leaves no room on it, by making it as large as what is there. False if it cannot be done.
+    /// Fills the disk by shrinking it to its used size. Returns false if that is impossible.
     pub fn fill(&self) -> bool {
         let Ok(output) = Command::new("df").args(["--output=used", "-k"]).arg(&self.0).output()
         else {
@@ -180,7 +180,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // What is left in memory is seen, and harms nothing.
+        // A mount that is left is visible and harmless.
         drop(Command::new("umount").arg(&self.0).status());
     }
 }

@@ -1,4 +1,4 @@
-//! Compares what was acknowledged with what is there in the end. Knows neither clients nor servers.
+//! Compares acknowledged calls with the final tables. Knows neither clients nor servers.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,18 +6,18 @@ use crate::event::Token;
 use crate::history::{History, Lease, Outcome, Task};
 use crate::queues::Spec;
 
-/// What is in the tables when all has come to rest.
+/// The rows of the tables when all activity has ended.
 #[derive(Default)]
 pub struct Remains {
     /// The state of each row, by token. More than one row for a token is a violation.
     pub rows: HashMap<Token, Vec<char>>,
-    /// How often the effect of an ack was written.
+    /// The number of times that the effect of an ack was written.
     pub effects: HashMap<Token, u32>,
-    /// When it was read.
+    /// The time of the read.
     pub at: u64,
 }
 
-/// A promise that was broken, and the case.
+/// A broken promise, and the case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     pub kind: &'static str,
@@ -91,7 +91,7 @@ fn acks(task: &Task) -> Option<&'static str> {
     }
 }
 
-/// The ack and what `on_task_change` writes are one transaction.
+/// Compares the acks with the rows that `on_task_change` wrote in their transactions.
 fn effect(task: &Task, effects: u32) -> Option<&'static str> {
     let may_be_acked = !task.acks.is_empty() || task.uncertain_acks > 0;
     match effects {
@@ -102,11 +102,11 @@ fn effect(task: &Task, effects: u32) -> Option<&'static str> {
     }
 }
 
-/// Whether two of the leases were live at one instant: a lease was taken, from begin to end of its call, while
-/// another was held, or two were held. Sorts them.
+/// Returns whether two of the leases were live at one instant: both were held, or one was held throughout the call that
+/// took the other. Sorts the leases.
 fn overlap(leases: &mut [Lease]) -> bool {
     leases.sort_by_key(|lease| lease.taken);
-    // The lease that has been held longest among those before; what it does not overlap none of them does.
+    // The earlier lease that was held longest: a lease that does not overlap it overlaps no earlier one.
     let mut longest: Option<(u64, u64)> = None;
     for lease in leases {
         if let Some((taken, until)) = longest {
@@ -125,14 +125,14 @@ fn overlap(leases: &mut [Lease]) -> bool {
     false
 }
 
-/// Where one client consumes, no take passes over a task with a lesser key that was ready all the time.
+/// Finds takes by a single consumer that overtook a ready task with a smaller key.
 fn order(history: &History, queues: &[Spec]) -> Vec<Violation> {
     let mut found = Vec::new();
     for (index, spec) in queues.iter().enumerate().filter(|(_, spec)| spec.single_consumer) {
         let mut turns: Vec<_> = history.turns.iter().filter(|t| t.queue == index).collect();
         turns.sort_by_key(|turn| turn.begin);
-        // One that may have been taken and acked in a transaction whose end its client did not live to see was perhaps
-        // not there.
+        // A task with an uncertain ack is exempt: a transaction whose end the client did not see can have taken and
+        // acked it.
         let is_known = |task: &Task| task.queue == index && task.uncertain_acks == 0;
         for (token, task) in history.tasks.iter().filter(|(_, task)| is_known(task)) {
             let Outcome::Done(_, put) = task.put else { continue };

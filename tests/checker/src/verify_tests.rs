@@ -1,4 +1,4 @@
-//! The verifier can fail: each broken promise, in logs made by hand, is found, and nothing else.
+//! The verifier is able to fail: it finds each broken promise in hand-made logs, and nothing else.
 
 use super::*;
 use crate::event::{Event, Item, Kind};
@@ -22,7 +22,7 @@ impl Case {
 
     fn event(mut self, client: u32, kind: Kind, begin: u64, end: u64, items: &[Item]) -> Case {
         let event = Event { kind, queue: self.queue, begin, end, items: items.to_vec() };
-        // What is read is what was written.
+        // The parsed event equals the written one.
         let read = Event::parse(&event.line()).expect("a whole line");
         self.history.add(client, &read);
         self
@@ -87,10 +87,10 @@ fn work_as_it_should_be_has_no_violation() {
 fn a_lost_task() {
     let case = Case::on("plain").put(1, 10, task(1));
     assert_eq!(case.found(), ["lost"]);
-    // Also one that was taken and given back.
+    // A task that was taken and released can also be lost.
     let case = case.take(2, 20, task(1)).event(2, Kind::GaveBack, 30, 31, &[task(1)]);
     assert_eq!(case.found(), ["lost"]);
-    // An ack that the server has refused is none.
+    // An ack that the server has refused does not count.
     let case = case.take(2, 40, task(1)).event(2, Kind::WillAck, 50, 50, &[task(1)]);
     assert_eq!(case.found(), [""; 0], "the ack may have been done");
     assert_eq!(case.event(2, Kind::AckRefused, 50, 51, &[task(1)]).found(), ["lost"]);
@@ -164,7 +164,7 @@ fn a_task_left_taken() {
 fn an_ack_without_a_lease() {
     let case = Case::on("plain").put(1, 10, task(1));
     assert_eq!(case.ack(2, 30, task(1)).found(), ["settled without a lease"]);
-    // The lease of an earlier connection is none.
+    // A lease of an earlier connection does not count.
     let case = Case::on("plain").put(1, 10, task(1)).take(2, 20, task(1));
     let case = case.event(2, Kind::Connected, 25, 25, &[]);
     assert_eq!(case.ack(2, 30, task(1)).found(), ["settled without a lease"]);
@@ -176,10 +176,10 @@ fn two_live_leases() {
     let case = Case::on("plain").put(1, 10, task(1)).take(2, 20, task(1)).take(3, 30, task(1));
     let case = case.event(2, Kind::GaveBack, 40, 41, &[task(1)]).ack(3, 50, task(1));
     assert_eq!(case.found(), ["two leases of one task"]);
-    // It is not known how the second ended, but it began while the first was held.
+    // The end of the second lease is unknown, but it began while the first was held.
     let case = Case::on("plain").put(1, 10, task(1)).take(2, 20, task(1)).take(3, 30, task(1));
     assert_eq!(case.ack(2, 40, task(1)).found(), ["two leases of one task"]);
-    // Not so here: the first may have ended before the second began.
+    // No violation: the first lease can have ended before the second began.
     let case = Case::on("plain").put(1, 10, task(1)).take(2, 20, task(1)).take(3, 30, task(1));
     assert_eq!(case.ack(3, 40, task(1)).found(), [""; 0]);
 }
@@ -209,15 +209,15 @@ fn wrong_order() {
     };
     assert_eq!(work("ordered"), ["out of order"]);
     assert_eq!(work("plain"), [""; 0], "several consumers may pass over locked rows");
-    // Not wrong: it was put, or may have been, after the take had begun.
+    // No violation: the put ended, or could have ended, after the take began.
     let case = Case::on("ordered").put(1, 29, task(1)).put(1, 20, task(2));
     let case = case.take(2, 30, task(2)).take(2, 40, task(1)).row(task(2), 'R').row(task(1), 'R');
     assert_eq!(case.found(), [""; 0]);
-    // Nor when it may have been taken and acked already.
+    // No violation if the task can have been taken and acked already.
     let case = Case::on("ordered").put(1, 10, task(1)).put(1, 20, task(2));
     let case = case.event(2, Kind::WillAck, 25, 25, &[task(1)]).take(2, 30, task(2));
     assert_eq!(case.row(task(2), 'R').found(), [""; 0]);
-    // Nor when it had been taken before and came back.
+    // No violation if the task had been taken before and was released.
     let case = Case::on("ordered").put(1, 10, task(1)).put(1, 20, task(2)).take(2, 22, task(1));
     let case = case.event(2, Kind::GaveBack, 24, 25, &[task(1)]).take(2, 30, task(2));
     assert_eq!(case.row(task(2), 'R').row(task(1), 'R').found(), [""; 0]);

@@ -1,4 +1,4 @@
-//! The calls of a client, each logged before and after.
+//! The calls of a client, each logged before and after it.
 
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -9,7 +9,7 @@ use crate::connection::{Answer, Connection};
 use crate::event::{Item, Kind, now};
 use crate::queues::{QUEUES, Spec};
 
-/// The connection cannot be used any more.
+/// The connection is unusable.
 pub struct Lost;
 
 pub struct Work<'a> {
@@ -19,7 +19,7 @@ pub struct Work<'a> {
     pub random: &'a mut StdRng,
 }
 
-/// A task that was taken, and its key as SQL writes it.
+/// A taken task, and its key in SQL.
 struct Taken {
     item: Item,
     key: String,
@@ -46,7 +46,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// By hand, as an ORM does.
+    /// Inserts rows by hand, like an ORM.
     pub fn insert(&mut self, queue: usize) -> Result<(), Lost> {
         let items = self.new_items(&QUEUES[queue]);
         let begin = now();
@@ -67,7 +67,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// A transaction with a put that is kept and one that is rolled back to a savepoint.
+    /// Runs a transaction with a put that is kept, and another that is rolled back to a savepoint.
     pub fn put_partly(&mut self, queue: usize) -> Result<(), Lost> {
         if !self.step("BEGIN")? {
             return Ok(());
@@ -104,12 +104,12 @@ impl<'a> Work<'a> {
                 0..85 => acked.push(task),
                 85..92 => self.give_back(queue, &task, "release")?,
                 92..97 if QUEUES[queue].buries => self.give_back(queue, &task, "bury")?,
-                // Kept until its time to run or the session is over.
+                // The task is kept until its time to run or the session ends.
                 _ => {}
             }
         }
         if !self.ack(queue, &acked)? {
-            // All or nothing: now those that are still its own.
+            // The batch was refused as a whole: acks the tasks that are still held one by one.
             for task in acked {
                 self.ack(queue, &[task])?;
             }
@@ -151,7 +151,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Several rounds of taking with `done`: what the round before took is acked in the same commit.
+    /// Takes several times with `done`: each round acks the tasks of the previous one in its commit.
     pub fn take_done(&mut self, queue: usize) -> Result<(), Lost> {
         let mut held = self.take(queue, None)?;
         for _ in 0..self.random.random_range(1..6) {
@@ -182,7 +182,7 @@ impl<'a> Work<'a> {
                         &held.iter().map(|t| t.item).collect::<Vec<_>>(),
                     );
                 }
-                // The ack may have been committed before the call failed.
+                // The ack can have been committed before the call failed.
                 Answer::Refused => return Ok(()),
                 Answer::Unknown => return Err(Lost),
             }
@@ -237,7 +237,7 @@ impl<'a> Work<'a> {
         task
     }
 
-    /// No row: there was no room.
+    /// Logs a put; without rows there was no capacity.
     fn log_put(&mut self, queue: usize, begin: u64, items: &[Item], rows: &[Value]) {
         let put: Vec<Item> = rows.iter().map(item).collect();
         let dies = |token| items.iter().find(|i| i.token == token).map_or(0, |i| i.dies);
@@ -246,7 +246,7 @@ impl<'a> Work<'a> {
         self.log.write(kind, queue, begin, if put.is_empty() { items } else { &put });
     }
 
-    /// Takes, and acks what is done in the same call.
+    /// Takes, and acks `done` in the same call.
     fn take(&mut self, queue: usize, done: Option<&[Taken]>) -> Result<Vec<Taken>, Lost> {
         let begin = now();
         let acked = items(done.unwrap_or_default());
@@ -284,7 +284,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// False: refused, none of them is acked.
+    /// Acks tasks; returns false if the server refused all of them.
     fn ack(&mut self, queue: usize, tasks: &[Taken]) -> Result<bool, Lost> {
         if tasks.is_empty() {
             return Ok(true);
@@ -321,7 +321,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// A statement of a transaction. False: it was refused, and the transaction is rolled back.
+    /// Runs a statement of a transaction. Returns false if it was refused, and the transaction is rolled back.
     fn step(&mut self, sql: &str) -> Result<bool, Lost> {
         match self.connection.execute(sql) {
             Answer::Done(()) => Ok(true),
@@ -333,7 +333,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// A transaction of puts that was rolled back, by hand or by an error.
+    /// Logs a transaction of puts that was rolled back, by hand or by an error.
     fn abandon<T>(
         &mut self,
         answer: Answer<T>,
