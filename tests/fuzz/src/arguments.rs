@@ -1,4 +1,4 @@
-//! Values for the arguments of calls: mostly of the right type, though at the edges of what it holds.
+//! Values for the arguments of calls: mostly of the right type, but close to its limits.
 
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -7,11 +7,11 @@ use xqueue_tests::every_function::Argument;
 
 use crate::queues::{QUEUES, Queue};
 
-/// Probability of a value of any type whatever.
+/// Probability of a value of an arbitrary type.
 const ODD: f64 = 0.1;
-/// Probability that an argument which may be left out is given.
+/// Probability that an optional argument is given.
 const GIVEN: f64 = 0.45;
-/// Elements of a long array.
+/// Number of elements of a long array.
 const MANY: usize = 200;
 
 const INTERVALS: [&str; 22] = [
@@ -160,7 +160,7 @@ fn one_of(values: &[&str], random: &mut StdRng) -> String {
     values.choose(random).copied().unwrap_or("NULL").to_string()
 }
 
-/// An argument of a call for this queue; None: left out.
+/// Returns an argument of a call on this queue; None leaves it out.
 pub fn argument(
     argument: &Argument,
     queue: &Queue,
@@ -200,7 +200,7 @@ fn uuid(random: &mut StdRng) -> String {
     one_of(&[mine, &known, &known, theirs, "gen_random_uuid()", "NULL"], random)
 }
 
-/// A row of a queue, or of something else.
+/// Returns a row of the queue, or a value of another type.
 pub fn row(queue: &Queue, random: &mut StdRng) -> String {
     let name = queue.name;
     match random.random_range(0..20) {
@@ -215,7 +215,7 @@ pub fn row(queue: &Queue, random: &mut StdRng) -> String {
     }
 }
 
-/// An id: of a task that may be there, or may be taken; or of many.
+/// Returns an id or several: of tasks that can exist, be taken, or be missing.
 pub fn id(queue: &Queue, random: &mut StdRng) -> String {
     let name = queue.name;
     match random.random_range(0..14) {
@@ -247,7 +247,7 @@ fn array(queue: &Queue, length: usize, random: &mut StdRng) -> String {
     format!("ARRAY[{}]", values.join(", "))
 }
 
-/// An instant for a column of times.
+/// Returns an instant for a column of times.
 pub fn instant(random: &mut StdRng) -> String {
     let instants = [
         "now()",

@@ -1,6 +1,6 @@
-//! sqlsmith, then random calls, in a database full of queues whose worker and consumers are at work. Afterwards: no process has
-//! crashed, no assertion has failed, nothing leaks, no error is internal, every queue passes its check, every index
-//! its own. `--help` tells the options.
+//! Runs sqlsmith, then random calls, in a database full of queues with a worker and consumers at work. At the end, no
+//! process has crashed, no assertion has failed, no resource has leaked, and no error is internal. Every queue passes
+//! its check, and every index passes amcheck. `--help` lists the options.
 
 mod arguments;
 mod queues;
@@ -29,12 +29,12 @@ fuzz [--minutes N] [--seed N]
   --minutes N   how long (default 1): half of it sqlsmith, half random calls
   --seed N      repeats the choices of a run, though not how the sessions meet
 XQUEUE_PGBIN names PostgreSQL's programs, XQUEUE_AS the words before a command that make it the server's user.";
-/// Sessions with random calls, and with consumers.
+/// Number of sessions with random calls, and with consumers.
 const WALKERS: usize = 3;
 const CONSUMERS: usize = 2;
-/// The roles as which sqlsmith runs.
+/// The roles that sqlsmith runs as.
 const SMITHS: [&str; 2] = ["fuzz_smith", "fuzz_super"];
-/// Lines of each kind that are printed.
+/// Number of lines of each kind that are printed.
 const SHOWN: usize = 12;
 
 struct Arguments {
@@ -66,7 +66,7 @@ fn arguments(words: &[String]) -> Option<Arguments> {
     Some(arguments)
 }
 
-/// Whether nothing was found.
+/// Runs the fuzzer; returns whether it found no problem.
 fn fuzz(arguments: &Arguments) -> bool {
     let duration = Duration::from_secs_f64(arguments.minutes * 60.0);
     xqueue_tests::allow(duration + Duration::from_secs(1800));
@@ -163,7 +163,7 @@ fn sleep_until(end: Instant) {
     std::thread::sleep(end.saturating_duration_since(Instant::now()));
 }
 
-/// What was counted.
+/// Prints the counts.
 fn report(findings: &Findings) {
     let mut by_source: std::collections::BTreeMap<&str, String> = Default::default();
     for ((source, class), count) in &findings.errors {

@@ -1,16 +1,16 @@
-//! The queues of the fuzzed database: together they have every feature on, keys of every kind and names of every kind.
+//! The queues of the fuzzed database: together they use every feature, every kind of key and every kind of name.
 
 use rand::Rng;
 use rand::rngs::StdRng;
 
 /// A queue.
 pub struct Queue {
-    /// As it is written in SQL.
+    /// The name in SQL.
     pub name: &'static str,
     pub key: Key,
-    /// The role that makes it, and so owns it.
+    /// The role that makes the queue and owns it.
     pub owner: &'static str,
-    /// Makes its table, if there is none, and the queue.
+    /// Makes the table, if necessary, and the queue.
     pub make: Make,
 }
 
@@ -18,13 +18,13 @@ pub struct Queue {
 pub enum Make {
     /// `xqueue.create` with these options.
     Create(&'static str),
-    /// The same, UNLOGGED.
+    /// `xqueue.create` with these options, UNLOGGED.
     Unlogged(&'static str),
     /// Statements that end with an upgrade.
     Sql(&'static str),
 }
 
-/// What its key is made of.
+/// The kind of key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Key {
     Number,
@@ -50,7 +50,7 @@ const fn keyed(name: &'static str, key: Key, sql: &'static str) -> Queue {
     Queue { name, key, owner: "postgres", make: Make::Sql(sql) }
 }
 
-/// `all` of them stands for the options with which everything is on that goes together.
+/// `all` at the end of a statement stands for an upgrade with the options in `EVERYTHING`.
 pub const QUEUES: [Queue; 31] = [
     queue("plain", Make::Create("{}")),
     queue("everything", Make::Create(EVERYTHING)),
@@ -152,17 +152,17 @@ pub const QUEUES: [Queue; 31] = [
 ];
 
 impl Queue {
-    /// Whether its name needs quotes.
+    /// Returns whether the name needs quotes.
     pub fn is_oddly_named(&self) -> bool {
         self.name.contains('"')
     }
 
-    /// Its name as a text literal.
+    /// Returns the name as a text literal.
     pub fn literal(&self) -> String {
         format!("'{}'", self.name.replace('\'', "''"))
     }
 
-    /// Makes it, if it is not there.
+    /// Returns SQL that makes the queue unless it exists.
     pub fn make(&self) -> String {
         let name = self.literal();
         let make = match self.make {
@@ -182,7 +182,7 @@ impl Queue {
         format!("SET ROLE {}; {make}; RESET ROLE;", self.owner)
     }
 
-    /// Tasks, of which some are taken or buried or done by those who fill the database.
+    /// Returns SQL that inserts tasks; `spread` takes, buries or finishes some of them later.
     pub fn fill(&self) -> String {
         let (name, members) = (self.name, self.key.members());
         let ids = format!(
@@ -201,7 +201,7 @@ impl Queue {
 }
 
 impl Key {
-    /// Its columns, and values for them by `n`.
+    /// Returns the columns, and SQL values for them from `n`.
     fn members(self) -> (&'static str, &'static str) {
         match self {
             Key::Number => ("id", "n"),
@@ -215,7 +215,7 @@ impl Key {
         }
     }
 
-    /// A value of the key, as SQL: of a task that may be there.
+    /// Returns a value of the key as SQL; its task can exist.
     pub fn value(self, random: &mut StdRng) -> String {
         let n = random.random_range(0..80);
         match self {

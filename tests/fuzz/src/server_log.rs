@@ -1,4 +1,4 @@
-//! What the server's log, in JSON, says about a run.
+//! Findings in the server's log, which is JSON.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -7,10 +7,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// Of a process that has come to a bad end, or of an assertion.
+/// Messages of crashed processes and failed assertions.
 const CRASHES: [&str; 5] =
     ["PANIC", "TRAP", "terminated by signal", "was terminated by exception", "panicked at"];
-/// Of warnings: a resource that was not given back, memory that was written where it ends, a lock that is not held.
+/// Warnings about a leaked resource, a write past the end of memory, or a lock that is not held.
 const LEAKS: [&str; 10] = [
     "leak",
     "not closed",
@@ -23,11 +23,11 @@ const LEAKS: [&str; 10] = [
     "not found in",
     "still referenced",
 ];
-/// Internal errors of the server itself, by any function's arguments: the polymorphic types of NULLs and pseudo-types; and
-/// of its own functions that sqlsmith calls with what only the server passes to them.
+/// Internal errors of the server itself. Arguments of any function cause some, such as NULLs and pseudo-types for
+/// polymorphic types. sqlsmith causes others, because it calls internal functions directly.
 const OF_THE_SERVER: [&str; 7] = [
-    // A statement locks nothing by naming a row type, whose table may be dropped meanwhile: load_typcache_tupdesc. What
-    // this extension opens it looks for first, and an index only with its table locked.
+    // Naming a row type does not lock its table, which can be dropped meanwhile (load_typcache_tupdesc). This extension
+    // checks a table before it opens it, and opens an index only with its table locked.
     "could not open relation with OID",
     "cannot display a value of type",
     "cannot accept a value of type",
@@ -36,25 +36,25 @@ const OF_THE_SERVER: [&str; 7] = [
     "unrecognized interval typmod",
     "aggregate function called in non-aggregate context",
 ];
-/// Lines of one kind that are kept.
+/// Number of lines of one kind that are kept.
 const KEPT: usize = 40;
 
 #[derive(Default)]
 pub struct Findings {
     pub crashes: Vec<String>,
     pub leaks: Vec<String>,
-    /// Internal errors in which xqueue has a part.
+    /// Internal errors that involve xqueue.
     pub internal: Vec<String>,
-    /// The others, by message.
+    /// Other internal errors, by message.
     pub internal_of_others: BTreeMap<String, u64>,
     pub warnings: BTreeMap<String, u64>,
-    /// What the worker says, by message.
+    /// Messages of the worker.
     pub worker: BTreeMap<String, u64>,
     /// Errors by application and class of SQLSTATE.
     pub errors: BTreeMap<(String, String), u64>,
 }
 
-/// Reads the log, and what was written beside it.
+/// Reads the JSON log and the other logs.
 pub fn read(json: &Path, others: &[String]) -> Findings {
     let mut findings = Findings::default();
     if let Ok(file) = File::open(json) {
@@ -76,7 +76,7 @@ fn keep(lines: &mut Vec<String>, line: String) {
     }
 }
 
-/// Numbers and what is quoted are not what a message is about.
+/// Reduces a message to its kind: without numbers and quoted names.
 fn kind(message: &str) -> String {
     let (mut kind, mut is_quoted) = (String::new(), false);
     for c in message.chars().take(300) {

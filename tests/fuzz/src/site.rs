@@ -1,4 +1,4 @@
-//! The server that is fuzzed, and the database full of queues.
+//! The server under test, and its database full of queues.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use xqueue_tests::{Cluster, every_type, index_checks};
 
 use crate::queues::{Key, QUEUES, Queue};
 
-/// Errors with their place in the source, each in a line of JSON; nothing that is random waits for long.
+/// Errors are logged as JSON with their source location, and random statements do not wait long.
 const SETTINGS: &str = "
     logging_collector = on
     log_destination = jsonlog
@@ -26,9 +26,9 @@ const SETTINGS: &str = "
     max_wal_size = 512MB
     track_functions = all
     xqueue.max_sessions_per_role = 50";
-/// So many rows are let be in a queue.
+/// Number of rows above which a queue is emptied.
 const CROWD: u32 = 3000;
-/// What the worker has not mended by then it will not mend.
+/// The worker must repair its queues within this time.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 pub struct Site {
@@ -48,7 +48,7 @@ impl Site {
         site
     }
 
-    /// The queues with names that sqlsmith would write without quotes: it must not have seen them.
+    /// Makes the queues with odd names. sqlsmith would write them without quotes, so it must not see them.
     pub fn make_the_oddly_named(&self) {
         self.make(Queue::is_oddly_named);
     }
@@ -66,13 +66,13 @@ impl Site {
         }
     }
 
-    /// How often functions of xqueue were called so far.
+    /// Returns the number of calls of xqueue's functions so far.
     pub fn calls(&self) -> i64 {
         let sql = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_user_functions WHERE schemaname = 'xqueue'";
         xqueue_tests::scalar(&mut self.client(), sql, &[])
     }
 
-    /// A connection whose statements end soon.
+    /// Returns the configuration of a connection with a short statement timeout.
     pub fn config(&self, name: &str) -> Config {
         let mut config = self.cluster.config();
         config
@@ -89,14 +89,14 @@ impl Site {
         PathBuf::from(self.cluster.folder()).join("data/log/server.json")
     }
 
-    /// What the server's processes have said elsewhere.
+    /// Returns the logs that are not in the JSON file.
     pub fn other_logs(&self) -> [String; 2] {
         let beside = self.log().with_extension("log");
         [self.cluster.log(), std::fs::read_to_string(beside).unwrap_or_default()]
     }
 }
 
-/// Tasks in every state: some taken, by a session that ends then, some buried, done, or with a delay.
+/// Brings tasks into every state: taken by a session that then ends, buried, done, and delayed.
 fn spread(client: &mut Client, queue: &Queue) {
     let (name, literal) = (queue.name, queue.literal());
     let some = format!("(SELECT q FROM {name} q WHERE owner IS NOT NULL LIMIT 3) AS t");
@@ -111,7 +111,7 @@ fn spread(client: &mut Client, queue: &Queue) {
     }
 }
 
-/// Takes and settles tasks, puts and waits, until it is told to stop. Gives the number of its calls.
+/// Takes, settles and puts tasks, and waits for tasks, until `is_open` is false. Returns the number of calls.
 pub fn work(config: &Config, seed: u64, is_open: &AtomicBool) -> u64 {
     let (mut random, mut calls) = (StdRng::seed_from_u64(seed), 0);
     while is_open.load(Ordering::Relaxed) {
@@ -134,7 +134,7 @@ pub fn work(config: &Config, seed: u64, is_open: &AtomicBool) -> u64 {
                     "SELECT xqueue.{settle}(t) FROM xqueue.take(NULL::{name}, '20 ms', count => 3) AS t"
                 ),
             };
-            // Queues come and go, and change, meanwhile.
+            // Queues are dropped, made and changed meanwhile.
             drop(client.batch_execute(&sql));
             calls += 1;
         }
@@ -142,10 +142,10 @@ pub fn work(config: &Config, seed: u64, is_open: &AtomicBool) -> u64 {
     calls
 }
 
-/// Makes queues again that calls have dropped, lets paused ones go on, and has none grow without bound.
+/// Makes dropped queues again, resumes paused ones, and keeps all of them from growing without bound.
 pub fn keep_house(config: &Config, is_open: &AtomicBool) {
     let mut config = config.clone();
-    // What it makes again others may have locked.
+    // Other sessions can hold locks on the tables.
     config.options("-c statement_timeout=5s -c client_min_messages=warning");
     let mut begun = Instant::now();
     while is_open.load(Ordering::Relaxed) {
@@ -173,7 +173,7 @@ pub fn keep_house(config: &Config, is_open: &AtomicBool) {
     }
 }
 
-/// The queues that are not queues any more.
+/// Makes tables that have lost their queue into queues again.
 fn make_again(client: &mut Client) {
     for queue in &QUEUES {
         let is_there = format!(
@@ -181,7 +181,7 @@ fn make_again(client: &mut Client) {
             queue.literal()
         );
         if client.query_one(&is_there, &[]).is_ok_and(|row| !row.get::<_, bool>(0)) {
-            // It may be in use; or there later.
+            // The table can be in use, or reappear later.
             drop(client.batch_execute(&format!("DROP TABLE IF EXISTS {} CASCADE", queue.name)));
             drop(client.batch_execute(&queue.make()));
             drop(client.batch_execute(&queue.fill()));
@@ -189,7 +189,7 @@ fn make_again(client: &mut Client) {
     }
 }
 
-/// The problems of the queues and of their indexes when all has come to rest; and how many there were of either.
+/// Returns the problems of the queues and of their indexes after all activity has ended, and the numbers of checks.
 pub fn problems(site: &Site) -> (Vec<String>, Vec<String>, usize, usize) {
     let mut client = site.client();
     for row in client.query("SELECT gid FROM pg_prepared_xacts", &[]).expect("what is prepared") {

@@ -1,11 +1,11 @@
-//! sqlsmith at work: a program that makes statements by chance from what the catalogue says, and rolls each back.
+//! Runs sqlsmith, a program that generates random statements from the catalogue and rolls each back.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// It writes its report, and ends, within that time.
+/// sqlsmith must write its report and end within this time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub struct Sqlsmith {
@@ -13,16 +13,16 @@ pub struct Sqlsmith {
     reader: JoinHandle<Report>,
 }
 
-/// The last that it said.
+/// The last report of sqlsmith.
 #[derive(Default)]
 pub struct Report {
     pub statements: u64,
-    /// What else, for the case that there were none.
+    /// Other output, printed if it ran no statement.
     said: String,
 }
 
 impl Sqlsmith {
-    /// Starts it as this role.
+    /// Starts sqlsmith as this role.
     pub fn start(folder: &str, role: &str, seed: u32) -> Sqlsmith {
         let target = format!(
             "--target=host={folder} port=5432 dbname=postgres user={role} options='-csearch_path=shield,pg_catalog'"
@@ -50,9 +50,9 @@ impl Sqlsmith {
         Sqlsmith { child, reader }
     }
 
-    /// Ends it; what it has done.
+    /// Stops sqlsmith and returns its report.
     pub fn stop(mut self) -> Report {
-        // Interrupted, it reports; its handler may hang, so not without end.
+        // An interrupt makes it report; its handler can hang, so the wait is limited.
         drop(Command::new("kill").args(["-INT", &self.child.id().to_string()]).status());
         let begun = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) && begun.elapsed() < PATIENCE {

@@ -1,4 +1,4 @@
-//! Statements by chance: calls in every place where a call may stand, and what else happens to queues and sessions.
+//! Random statements: calls in every syntactic position, and other events of queues and sessions.
 
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -8,15 +8,15 @@ use xqueue_tests::every_function::Function;
 use crate::arguments::{argument, id, instant};
 use crate::queues::{QUEUES, Queue};
 
-/// What statements are made of.
+/// The material for statements.
 pub struct Material {
     pub functions: Vec<Function>,
     /// Values of every type.
     pub odd: Vec<String>,
 }
 
-/// Functions that leave little for the others to do, or only refuse to be called: how often they are called all the same when
-/// it is their turn.
+/// Functions that disturb the others, or that always refuse to be called, with the probability of a call when they are
+/// chosen.
 const RARE: [(&str, f64); 14] = [
     ("row_changed", 0.05),
     ("row_arrives", 0.05),
@@ -33,7 +33,7 @@ const RARE: [(&str, f64); 14] = [
     ("wait", 0.5),
     ("put_wait", 0.5),
 ];
-/// What all others are made for.
+/// The functions that matter most and are chosen more often.
 const OFTEN: [&str; 6] = ["put", "take", "ack", "release", "bury", "touch"];
 
 const SETTINGS: [&str; 40] = [
@@ -92,7 +92,7 @@ fn one_of<'a>(values: &[&'a str], random: &mut StdRng) -> &'a str {
     values.choose(random).copied().unwrap_or_default()
 }
 
-/// The statements of one step of a session, to be sent one by one.
+/// Returns the statements of one step of a session, to be sent one by one.
 pub fn step(material: &Material, walker: usize, random: &mut StdRng) -> Vec<String> {
     let queue = QUEUES.choose(random).unwrap_or(&QUEUES[0]);
     match random.random_range(0..100) {
@@ -145,7 +145,7 @@ fn transaction(walker: usize, random: &mut StdRng) -> Vec<String> {
     }
 }
 
-/// Rows are changed without our functions.
+/// Returns a statement that changes rows without xqueue's functions.
 fn by_hand(queue: &Queue, random: &mut StdRng) -> String {
     let (name, key) = (queue.name, queue.key.value(random));
     let which = match random.random_range(0..4) {
@@ -154,7 +154,7 @@ fn by_hand(queue: &Queue, random: &mut StdRng) -> String {
         2 => format!(" WHERE ctid = '(0,{})'", random.random_range(1..20)),
         _ => format!(" WHERE id = {key}"),
     };
-    // What waits needs a time at which that ends: without one, check complains, rightly.
+    // Waiting tasks need an end time; without one, check reports a problem rightly.
     let (state, timed) = (one_of(&["R", "B", "D"], random), one_of(&["W", "Z"], random));
     match random.random_range(0..18) {
         0 => format!("UPDATE {name} SET status = '{state}', owner = NULL{which}"),
@@ -234,7 +234,7 @@ impl Material {
         function.call(|a| argument(a, queue, &self.odd, random))
     }
 
-    /// A call as it stands in a FROM.
+    /// Returns a call for a FROM clause.
     fn source(&self, queue: &Queue, random: &mut StdRng) -> String {
         loop {
             let function = self.function(random);
@@ -245,7 +245,7 @@ impl Material {
         }
     }
 
-    /// A call in another place than a SELECT of its own.
+    /// Returns statements with a call in a position other than its own SELECT.
     fn placed(&self, queue: &Queue, random: &mut StdRng) -> Vec<String> {
         let (name, call) = (queue.name, self.source(queue, random));
         let n = random.random_range(0..3);
@@ -312,7 +312,7 @@ impl Material {
         }
     }
 
-    /// A caller in PL/pgSQL: loops, exceptions, variables that hold rows and arrays.
+    /// Returns a PL/pgSQL block that calls: loops, exceptions, variables that hold rows and arrays.
     fn block(&self, call: &str, queue: &Queue, random: &mut StdRng) -> String {
         let (name, other) = (queue.name, self.source(queue, random));
         let body = match random.random_range(0..6) {
@@ -347,7 +347,7 @@ impl Material {
         )
     }
 
-    /// Several statements in one message: one transaction, unless they say otherwise.
+    /// Returns several statements in one message, which are one transaction by default.
     fn several(&self, queue: &Queue, random: &mut StdRng) -> String {
         let between =
             one_of(&["", "ROLLBACK;", "SAVEPOINT x;", "COMMIT; BEGIN;", "BEGIN;"], random);
@@ -355,7 +355,7 @@ impl Material {
         format!("{first}; {between} {second}; {}", by_hand(queue, random))
     }
 
-    /// Nothing in the server's caches outlives the moment.
+    /// Returns calls that run while the server discards its caches all the time.
     fn without_caches(&self, queue: &Queue, random: &mut StdRng) -> Vec<String> {
         let mut all = vec![
             "SET debug_discard_caches = 1".to_string(),

@@ -1,4 +1,4 @@
-//! A session that sends statements by chance.
+//! A session that sends random statements.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,22 +10,22 @@ use rand::{Rng, SeedableRng};
 
 use crate::statements::{Material, step};
 
-/// Who it may be. Roles that own queues, that work on them, that may only read; and a superuser.
+/// Roles of sessions: a superuser, an owner of queues, a consumer, a role that only reads, and another one.
 const ROLES: [&str; 5] = ["fuzz_super", "fuzz_owner", "fuzz_consumer", "fuzz_reader", "fuzz_other"];
-/// Steps until it begins anew, so that not every statement fails for what one long ago has left behind.
+/// Steps until the session is reset, so that earlier statements do not make all later ones fail.
 const STEPS: u32 = 40;
-/// Statements that are shown when the server has crashed.
+/// Number of statements that are shown after a crash of the server.
 const REMEMBERED: usize = 60;
-/// Sessions that ended without a word from the server, of which the statements are kept.
+/// Number of sessions without a final server message whose statements are kept.
 const KEPT: usize = 3;
 
-/// What has come of the statements of one or more walkers.
+/// The outcome of the statements of one or more walkers.
 #[derive(Default)]
 pub struct Tally {
     pub statements: u64,
     /// Errors by SQLSTATE.
     pub errors: BTreeMap<String, u64>,
-    /// The last statements of sessions that ended without a word from the server.
+    /// The last statements of sessions that ended without a message from the server.
     pub broken: Vec<Vec<String>>,
 }
 
@@ -47,19 +47,19 @@ pub struct Walker<'a> {
 }
 
 impl Walker<'_> {
-    /// Sends statements until it is told to stop.
+    /// Sends statements until `is_open` is false.
     pub fn walk(&self, is_open: &AtomicBool) -> Tally {
         let mut random = StdRng::seed_from_u64(self.seed.wrapping_add(self.number as u64));
         let mut tally = Tally::default();
         while is_open.load(Ordering::Relaxed) {
-            // The first three are always of different rights.
+            // The first three usually have different privileges.
             let role = match self.number {
                 number @ 0..3 if random.random_bool(0.7) => ROLES[number],
                 _ => ROLES.choose(&mut random).copied().unwrap_or(ROLES[0]),
             };
             match self.config.clone().user(role).connect(NoTls) {
                 Ok(client) => self.session(client, &mut random, &mut tally, is_open),
-                // It recovers from a crash, which the log tells of.
+                // The server recovers from a crash, which its log reports.
                 Err(_) => std::thread::sleep(std::time::Duration::from_millis(100)),
             }
         }
@@ -97,7 +97,7 @@ impl Walker<'_> {
                     }
                 }
             }
-            // A new beginning; what cannot be done is done when the connection ends.
+            // Resets the session; commands that fail here take effect when the connection ends.
             drop(client.batch_execute("ROLLBACK"));
             drop(client.batch_execute("RESET SESSION AUTHORIZATION"));
             drop(client.batch_execute("DISCARD ALL"));
@@ -107,13 +107,13 @@ impl Walker<'_> {
 
 enum Session {
     Lives,
-    /// The server said so.
+    /// The server reported the end.
     WasEnded,
-    /// Without a word.
+    /// The session ended without a message.
     Broke,
 }
 
-/// Sends a statement in one protocol or the other.
+/// Sends a statement in the simple or in the extended protocol.
 fn send(client: &mut Client, sql: &str, random: &mut StdRng, tally: &mut Tally) -> Session {
     tally.statements += 1;
     let outcome = if random.random_bool(0.25) {
@@ -131,7 +131,7 @@ fn send(client: &mut Client, sql: &str, random: &mut StdRng, tally: &mut Tally) 
         return Session::WasEnded;
     }
     if state == "25P02" && random.random_bool(0.8) {
-        // If it fails, so does the next statement.
+        // If this fails, the next statement fails as well.
         drop(client.batch_execute(if random.random_bool(0.5) {
             "ROLLBACK"
         } else {
