@@ -184,7 +184,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns bytes that look like a value in server memory on this machine, without the length header.
+/// Returns bytes that imitate the server's in-memory form of a value on this machine, after its length word.
 fn crafted(random: &mut StdRng) -> Vec<Vec<u8>> {
     const ADDRESS: [u8; 8] = 0x4141_4141_4141_4140_u64.to_le_bytes();
     // A composite value: typmod and type of its row, its CTID, its columns, then their values.

@@ -15,7 +15,7 @@ pub fn limit_memory(pid: i32, more: u64) -> Result<(), String> {
     is_set.then_some(()).ok_or_else(|| "prlimit is not there, or may not".into())
 }
 
-/// Removes the memory limit of a process, which can have ended.
+/// Removes the memory limit of a process, if it still runs.
 pub fn lift_memory_limit(pid: i32) {
     set_limit(pid, "unlimited");
 }

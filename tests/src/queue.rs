@@ -52,7 +52,7 @@ impl Queue {
         queue
     }
 
-    /// Wraps a table that is a queue already, or that the test makes one itself.
+    /// Wraps a table that is a queue already, or that the test upgrades itself.
     pub fn adopt(db: &str, name: &str) -> Queue {
         Queue::adopt_at(config(db), name)
     }
@@ -115,7 +115,7 @@ impl Queue {
         format!("xqueue_{}_{what}_idx", self.name)
     }
 
-    /// Drops an index without the queue's triggers, which depend on it.
+    /// Drops an index but keeps the queue's triggers, which depend on it.
     pub fn lose_index(&mut self, what: &str) {
         let index = self.index(what);
         self.sql(&format!(

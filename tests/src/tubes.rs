@@ -10,7 +10,7 @@ use crate::repeat::{enough_takes, repeat_until};
 use crate::tasks::ids;
 
 /// Maximum number of index entries that a take reads if it begins at its marks. It reads 192 tasks ahead, and in an
-/// order other than priority's, two of three entries are of removed tasks.
+/// order other than by priority, two of three entries are of removed tasks.
 pub const FEW: i64 = 700;
 
 /// A queue with tubes and priorities and an old snapshot. Thousands of tasks were removed, and some of priority 2
