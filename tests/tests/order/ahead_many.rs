@@ -55,7 +55,7 @@ fn fails_in_the_middle(many: i32) {
     );
 }
 
-/// A take of several tasks is handed several candidates under one lock, while others roll back or take one.
+/// A take of several tasks is handed several candidates in one step, while others roll back or take one.
 #[test]
 fn takes_of_several_tasks_get_each_once() {
     let mut q = Queue::with("ahead", COLUMNS, &json!({}));

@@ -89,7 +89,7 @@ fn tasks_that_come_back() {
     ] {
         q.sql("DELETE FROM {q} WHERE id < 1000; SELECT xqueue.put('{q}', '{\"id\": 5}')");
         assert_eq!(ids(&take(&mut q.admin, &name, "0", 1)), [5]);
-        // With a task in flight.
+        // Task 5 is in flight while the mark is raised, and then comes back.
         raise(&mut q);
         q.sql(back);
         let sql = format!("SELECT count(*) FROM {name} WHERE id = 5 AND status = 'R'");
@@ -146,7 +146,7 @@ fn triggers_that_were_off() {
     finds(&mut q, 4);
 }
 
-/// The session does not read the table meanwhile.
+/// Nothing reads the table while the trigger is off.
 #[test]
 fn triggers_that_were_off_in_one_transaction() {
     let mut q = raised(&json!({}));

@@ -244,8 +244,8 @@ fn features_switched_meanwhile() {
     assert_eq!(t.take("a"), Some(5));
 }
 
-/// The server's hash functions give both labels of a pair the same hash for every seed. Both integers once had the same
-/// hash here.
+/// The server's hash functions give both labels of a pair the same hash for every seed. The two integers once collided
+/// in a hash of our own.
 #[test]
 fn labels_of_the_same_hash() {
     for (label, one, other, hash) in [

@@ -130,7 +130,7 @@ fn without_the_unique_index_a_take_looks_for_itself() {
     q.verify();
 }
 
-/// Shared memory has lost a sub-queue. A session that acks its task does not get it exclusively.
+/// After shared memory has lost track of a sub-queue, a session that acks its task has no claim on it.
 #[test]
 fn a_subqueue_that_was_lost_sight_of_is_not_clear() {
     let ways = [("", false), ("", true), (", tube => 'a'", false), (", tube => 'a'", true)];
