@@ -243,8 +243,8 @@ fn a_check_that_waits_holds_no_lock() {
     assert_eq!(check.task().1["ok"], json!(true));
 }
 
-/// Runs two statements concurrently. Two sessions that hold a weak lock of the table and request a strong one would
-/// deadlock.
+/// Runs two sessions concurrently, each of which alternates between two statements. Two sessions that hold a weak lock
+/// of the table and request a strong one would deadlock.
 fn at_once(statements: [[&str; 2]; 2]) -> Queue {
     let q = Queue::with("ddl", "id bigserial PRIMARY KEY, payload jsonb", &json!({}));
     std::thread::scope(|scope| {

@@ -124,7 +124,7 @@ fn the_row_form_waits_too() {
     let (mut client, task) = waiter.task();
     assert_eq!((xqueue_tests::id(&task), &task["status"]), (id, &json!("T")));
     ack(&mut client, &name, id);
-    // With the columns of the row type, like an ORM reads them.
+    // The row form returns the columns that an ORM reads.
     let id = put(&mut q.admin, &name, 6);
     let row = client.query_one(&format!("SELECT * FROM xqueue.take(NULL::{name})"), &[]).unwrap();
     assert_eq!(row.get::<_, i64>("id"), id);

@@ -1,4 +1,5 @@
-//! Feature capacity: the number of tasks never exceeds it, no matter how they are put; which changes free capacity.
+//! Feature capacity: the number of tasks never exceeds it, no matter how they are put. Also tests which changes free
+//! capacity.
 
 use xqueue_tests::*;
 
