@@ -1,4 +1,4 @@
-//! Known bugs of Tarantool's xqueue: one test for each shows that this queue does not have it.
+//! Known bugs of Tarantool's xqueue, which this queue does not have: one test each.
 
 use xqueue_tests::{
     COLUMNS, Queue, Waiter, ask, id, ids, json, put, status, take, take_all, values, wait_until,
