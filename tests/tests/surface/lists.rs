@@ -1,5 +1,5 @@
 //! Code that depends on each state of a task, or each parameter of a statement, matches all of them by name. The
-//! compiler then reports each such match when one is added.
+//! compiler then reports each such match when a state or a parameter is added.
 
 use std::path::{Path, PathBuf};
 
