@@ -1,5 +1,5 @@
-//! Calls that run user code that calls again are refused beyond a depth, immediately, with a clear error, and
-//! independently of the stack's size. A backend can be ended in the middle of them.
+//! User code that calls again is refused beyond a depth: immediately, with a clear error, and regardless of the stack's
+//! size. A backend can be ended in the middle of such calls.
 
 use xqueue_tests::*;
 

@@ -22,7 +22,8 @@ fn an_index_that_a_task_does_not_come_into_costs_no_subtransaction() {
     ] {
         q.sql(index);
         let (name, mut c) = (q.name.clone(), q.client());
-        // The statement path always uses a subtransaction; changes of functions by others lead to that path.
+        // Other tests change functions, which makes takes use the statement path; that path always uses a
+        // subtransaction.
         wait_until("the direct path takes", || {
             c.batch_execute("BEGIN").expect("BEGIN");
             assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}', count => 3)").len(), 3);
@@ -124,7 +125,7 @@ fn a_task_behind_a_refused_one_is_in_flight() {
     assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}')"), [1]);
     ask(&mut c, &name, "SELECT xqueue.ack('{q}', 1)");
     put(&mut q, "('a', 2, 'bad'), ('a', 3, 'good'), ('a', 4, 'good')");
-    // The statement path skips the whole sub-queue; changes of functions by others lead to that path.
+    // Other tests change functions, which makes takes use the statement path; that path skips the whole sub-queue.
     wait_until("the direct path takes", || {
         let take = format!("SELECT xqueue.take('{name}')->>'id'");
         let task = c.query_opt(&take, &[]).ok().flatten();

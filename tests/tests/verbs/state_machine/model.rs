@@ -346,7 +346,7 @@ impl Model {
         Some((call, task, new))
     }
 
-    /// Returns a task after it has come back to be taken again.
+    /// Returns the task as it is after it has come back.
     pub fn returned(&self, task: &Task, back: &Return) -> Task {
         let features = &self.features;
         let limit = features.limit().filter(|_| back.failed);
