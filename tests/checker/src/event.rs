@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-/// Identifies a task even before its put, in its payload. The upper half is the number of the client.
+/// The identity of a task, known before its put and stored in its payload. The upper half is the number of the client.
 pub type Token = u64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -200,7 +200,7 @@ impl Faults {
         last
     }
 
-    /// Limits the memory of a backend to its present size and 100 MB, and puts a task that needs more.
+    /// Limits the memory of a backend to its present size plus 100 MB, and puts a task that needs more.
     fn out_of_memory(&mut self) -> Result {
         let mut client = self.site.client();
         let pid: i32 =

@@ -43,7 +43,7 @@ impl Rest<'_> {
         xqueue_tests::scalar(self.client, sql, &[])
     }
 
-    /// Makes indexes that a fault has dropped again, and restores the options of the queue that changed.
+    /// Remakes indexes that a fault has dropped, and restores the options of the queue that changed.
     fn mend(&mut self) {
         let last = SWITCHES[SWITCHES.len() - 1];
         for spec in &QUEUES {
