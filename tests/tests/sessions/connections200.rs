@@ -1,4 +1,4 @@
-//! 200 connections wait, 200 tasks are put: each of them gets one. Needs max_connections >= 250.
+//! 200 connections wait, 200 tasks are put, and each connection gets one task. Needs max_connections >= 250.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ fn two_hundred_wait() {
     alone();
     let mut q = Queue::new("many");
     let name = q.name.clone();
-    // One put at a time, by the function.
+    // One put at a time, through the function.
     let take = format!("SELECT xqueue.take('{name}', '50s')");
     let all = waiters(&mut q, MANY, &take);
     for n in 0..MANY {
@@ -33,13 +33,13 @@ fn two_hundred_wait() {
     }
     let clients = each_has_one(all);
     q.assert_tasks(&[("taken", MANY as i64), ("ready", 0), ("total", MANY as i64)]);
-    // All of them leave at once.
+    // All connections leave simultaneously.
     drop(clients);
     q.wait_for("ready", MANY as i64);
     q.assert_tasks(&[("ready", MANY as i64), ("taken", 0)]);
     q.sql("TRUNCATE {q}");
 
-    // All in one commit, for consumers that hold no snapshot.
+    // One commit puts all tasks, for consumers that hold no snapshot.
     let next = format!("CALL xqueue.next('{name}', '50s')");
     let all = waiters(&mut q, MANY, &next);
     q.sql(&format!("INSERT INTO {{q}} SELECT FROM generate_series(1, {MANY})"));

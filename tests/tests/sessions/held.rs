@@ -1,11 +1,11 @@
-//! What a session holds when its connection ends comes back, however it has come to hold it: the worker
-//! looks for the tasks that the session has noted, and for all where it may not have noted some.
+//! The tasks of a session come back when its connection ends, by whichever path the session took them. The worker reads
+//! the tasks that the session has noted. If the session may have taken others too, the worker scans all taken tasks.
 
 mod by_hand;
 
 use xqueue_tests::*;
 
-/// Enough for large batches.
+/// Exceeds the size of a large batch.
 const MANY: i64 = 700;
 
 fn queue(features: Value) -> Queue {
@@ -25,7 +25,8 @@ fn run(c: &mut Client, q: &Queue, sql: &str) {
     c.batch_execute(&sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
 }
 
-/// The session knows what it holds, or that it does not; after its end, this many tasks are ready.
+/// Ends the connection and waits until `ready` tasks are ready. Before the end the session knows its tasks, or knows
+/// that its notes are incomplete.
 #[track_caller]
 fn ends(q: &mut Queue, mut c: Client, ready: i64) {
     let report: Value = scalar(&mut c, "SELECT xqueue.check($1::text)", &[&q.name]);
@@ -75,14 +76,14 @@ fn in_batches_and_more_than_are_noted() {
         let (mut q, mut c) = filled(features, 3 * MANY);
         let first = ids(&take(&mut c, &q.name, "0", MANY as i32));
         let second = ids(&take(&mut c, &q.name, "0", MANY as i32));
-        // Some one by one, others at once.
+        // Acks some tasks one by one and the rest in one call.
         first[..50].iter().for_each(|id| drop(ack(&mut c, &q.name, *id)));
         let rest: Vec<i64> =
             first[50..].iter().chain(&second[..MANY as usize - 1]).copied().collect();
         let sql = format!("SELECT count(a) FROM xqueue.ack('{}', $1::bigint[]) AS a", q.name);
         assert_eq!(scalar::<i64>(&mut c, &sql, &[&rest]), 2 * MANY - 51);
         ends(&mut q, c, MANY + 1);
-        // Nothing but one that is noted.
+        // The session has noted exactly one task.
         let mut c = q.client();
         let batch = ids(&take(&mut c, &q.name, "0", MANY as i32));
         assert_eq!(scalar::<i64>(&mut c, &sql, &[&batch]), MANY);
@@ -122,7 +123,7 @@ fn some_of_a_few_that_were_taken_at_once() {
     }
 }
 
-/// What is only counted says nothing of which tasks come and go.
+/// Tasks that are only counted, not noted, can be replaced by others without a change of the count.
 #[test]
 fn others_in_their_stead() {
     let fixed = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT xqueue.ack('{q}', 1); SELECT xqueue.take('{q}'); COMMIT";
@@ -151,7 +152,7 @@ fn others_in_their_stead() {
     }
 }
 
-/// A statement's triggers tell at its end what it has done before the take within it.
+/// The triggers of a statement report its changes only at its end, after the take inside it.
 #[test]
 fn taken_again_by_the_statement_that_gives_it_back() {
     let (mut q, mut c) = filled(json!({}), 1);

@@ -1,4 +1,4 @@
-//! Identified sessions: shared by connections, outliving them for their time of grace, and no longer.
+//! Identified sessions: connections share a session, and it outlives them for exactly its time of grace.
 
 mod transactions;
 
@@ -22,7 +22,7 @@ fn join(c: &mut Client, session: &str) {
     assert_eq!(scalar::<String>(c, sql, &[&session]), session);
 }
 
-/// What the view shows of a session, or None.
+/// Returns the session's row in the view, or None.
 fn shown(c: &mut Client, session: &str) -> Option<Value> {
     let sql = "SELECT to_jsonb(s) FROM xqueue.sessions s WHERE session = $1::text::uuid";
     values(c, sql, &[&session]).pop()
@@ -104,7 +104,7 @@ fn unknown_and_malformed_sessions_are_refused() {
     assert_eq!(identity(&mut c), mine);
 }
 
-/// Without any time of grace a session is shared while a connection is in it.
+/// Without a time of grace, a session lives as long as at least one connection is in it.
 #[test]
 fn connections_share_a_session_while_one_is_there() {
     let mut q = Queue::new("session");
@@ -126,8 +126,8 @@ fn connections_share_a_session_while_one_is_there() {
     wait_until("it is over", || shown(&mut q.admin, &session).is_none());
 }
 
-/// What a connection took before it joined another session stays its own, to be acked by it again
-/// once it is back in that.
+/// A task taken before the connection joined another session still belongs to the connection's own session. The
+/// connection can ack it after going back.
 #[test]
 fn back_into_the_own_session() {
     let q = Queue::new("session");
@@ -144,7 +144,8 @@ fn back_into_the_own_session() {
     );
     let error = expect_error(&mut c, &sql, "55006", &words);
     assert!(error.hint().is_some_and(|hint| hint.contains(&mine)), "{error:?}");
-    // The other way round, and while a third is joined for the transaction.
+    // The reverse: tasks of the joined session after going back, also while a third session is joined for one
+    // transaction.
     let id_of_session = put(&mut c, &name, 2);
     assert_eq!(take_all(&mut c, &name), [id_of_session]);
     join(&mut c, &mine);
@@ -192,7 +193,7 @@ fn the_setting_gives_a_time_of_grace_to_each_identified_session() {
     assert!(is_taken(&mut q.admin, &q.name, ids[0]));
 }
 
-/// A session may be given another time of grace, by each connection that is in it.
+/// Each connection in a session can change its time of grace.
 #[test]
 fn another_time_of_grace() {
     let (mut q, mut c, session, _) = taken_with("1 hour");
@@ -225,7 +226,7 @@ fn only_members_of_the_role_that_opened_it_may_join() {
     assert_eq!(ack(&mut c, &name, id).len(), 1);
 }
 
-/// The lease of a session without a connection is put off by its use, not by each use.
+/// Use extends the lease of a session without connections, but not every call writes it.
 #[test]
 fn use_renews_the_lease() {
     let mut q = Queue::new("session");
@@ -249,7 +250,7 @@ fn use_renews_the_lease() {
     });
 }
 
-/// A task is handed from one connection to another without a moment in which it is free.
+/// A shared task passes from one connection to another without becoming ready in between.
 #[test]
 fn waiting_consumers_of_a_shared_session() {
     let (mut q, mut c, session, id) = taken_with("1 hour");
@@ -266,7 +267,7 @@ fn waiting_consumers_of_a_shared_session() {
     q.assert_tasks(&[("total", 0)]);
 }
 
-/// A connection that fails to join another session is still in the one that it had joined, which goes on.
+/// A connection that fails to join a session stays in the session that it had joined before.
 #[test]
 fn a_failure_to_join_another() {
     let mut q = Queue::new("session");
@@ -286,7 +287,8 @@ fn a_failure_to_join_another() {
     assert_eq!(ack(&mut c, &q.name, id).len(), 1);
 }
 
-/// Two connections that give a session a time of grace do not wait for each other, nor does the worker.
+/// Two connections that set a time of grace wait neither for each other nor for the worker, and the worker does not
+/// wait for them.
 #[test]
 fn giving_grace_side_by_side() {
     let (q, c, session, _) = taken_with("1 hour");
@@ -317,7 +319,7 @@ fn statistics_of_a_task_name_its_session() {
     q.sql(&format!("SELECT xqueue.identify('{session}', grace => '0')"));
 }
 
-/// DISCARD ALL has ended the session that took it, and the worker has not given it back yet.
+/// DISCARD ALL has ended the session that took the task, but the worker has not given the task back yet.
 #[test]
 fn a_task_of_an_earlier_session_of_the_connection() {
     let mut q = Queue::new("session");
@@ -333,7 +335,8 @@ fn a_task_of_an_earlier_session_of_the_connection() {
     q.wait_for("ready", 1);
 }
 
-/// What is taken stays with the session that took it: the one left behind is named, with what it may hold.
+/// Tasks stay with the session that took them. On a join, a warning names the session left behind and says that it can
+/// still hold tasks.
 #[test]
 fn joining_another_session_warns_of_the_tasks_left_behind() {
     let mut q = Queue::new("session");

@@ -1,4 +1,4 @@
-//! Sessions and what they hold: who owns a task, and what becomes of it when a connection ends.
+//! Sessions and their tasks: which session owns a task, and what happens to the task when a connection ends.
 
 mod connections200;
 mod connections_lost;

@@ -1,8 +1,8 @@
-//! Many identified sessions: what the view of them reads.
+//! The work of the view of sessions when there are many identified sessions.
 
 use xqueue_tests::*;
 
-/// Returns how many rows the nodes of a plan have read.
+/// Returns the number of rows that the nodes of a plan have read.
 fn rows_read(plan: &Value) -> i64 {
     let number = |name: &str| plan[name].as_f64().unwrap_or(0.0);
     let own = number("Actual Rows")
@@ -12,7 +12,7 @@ fn rows_read(plan: &Value) -> i64 {
     (own * number("Actual Loops")) as i64 + below
 }
 
-/// Eight times the sessions, each with a connection, are shown for not much more than eight times the work.
+/// The view's work grows at most linearly: eight times the sessions cost about eight times the work.
 #[test]
 fn the_view_of_sessions_reads_each_session_and_each_connection_once() {
     const FEW: usize = 5;

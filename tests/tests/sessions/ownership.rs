@@ -4,7 +4,7 @@ use xqueue_tests::*;
 
 const CONSUMER: &str = env!("CARGO_BIN_EXE_consumer");
 
-/// A child process holds the only task; after `end` the task is ready and without owner.
+/// A child process holds the only task. After `end` the task is ready and has no owner.
 #[track_caller]
 fn ready_again_after(end: impl FnOnce(&mut Queue, &mut Consumer)) {
     let mut q = Queue::new("owner");
@@ -53,7 +53,7 @@ fn discard_all() {
     assert_eq!(ack(&mut c, &name, id).len(), 1);
 }
 
-/// Lesser DISCARDs keep the tasks.
+/// Other DISCARD commands keep the tasks.
 #[test]
 fn discard_plans_and_temp() {
     let q = Queue::new("owner");
@@ -109,8 +109,7 @@ fn several_queues_of_one_session() {
     queues.iter_mut().for_each(|q| q.wait_for("ready", 1));
 }
 
-/// The release of one row fails in the owner's own trigger: the others are released all the same, and the error is
-/// shown.
+/// The owner's trigger refuses the release of one row. The other rows are released anyway, and the error is shown.
 #[test]
 fn a_deferred_constraint_that_refuses_the_release() {
     let mut q = Queue::new("owner");

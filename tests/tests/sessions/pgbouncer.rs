@@ -1,4 +1,4 @@
-//! Queues behind PgBouncer: what each of its modes does to tasks, and the recipes of docs/consuming.md.
+//! Queues behind PgBouncer: how each of its modes affects tasks, and the recipes of docs/consuming.md.
 
 mod pooler;
 
@@ -13,8 +13,8 @@ use xqueue_tests::*;
 
 const CONSUMER: &str = env!("CARGO_BIN_EXE_consumer");
 
-/// The first column of the last row, in the simple protocol: in transaction mode a prepared statement
-/// may be another connection's.
+/// Returns the first column of the last row. It uses the simple protocol: in transaction mode a prepared statement can
+/// belong to another connection.
 fn ask(c: &mut Client, sql: &str) -> Option<String> {
     let messages = c.simple_query(sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
     messages.iter().rev().find_map(|message| match message {
@@ -91,7 +91,7 @@ fn nothing_is_taken_for_a_client_that_was_killed_while_it_waited() {
     }
 }
 
-/// The client works in one transaction, so it does so on one connection.
+/// One transaction keeps the client on one connection.
 #[test]
 fn transaction_mode_take_work_and_ack_in_one_transaction() {
     let pooler = Pooler::start("transaction", 2);
@@ -116,8 +116,8 @@ fn transaction_mode_take_work_and_ack_in_one_transaction() {
     q.assert_tasks(&[("total", 0)]);
 }
 
-/// Takes the only task and acks it in another transaction, while another client has the connection that has taken it.
-/// The error and the warnings.
+/// Takes the only task and acks it in another transaction, while another client has the connection that took it.
+/// Returns the error and the warnings.
 fn ack_on_another_connection(q: &mut Queue, pooler: &Pooler) -> (DbError, Vec<String>) {
     let name = q.name.clone();
     put(&mut q.admin, &name, 1);
@@ -136,7 +136,7 @@ fn ack_on_another_connection(q: &mut Queue, pooler: &Pooler) -> (DbError, Vec<St
     let words = format!("task 1 is taken by {taken}, not by you ({mine})");
     let ack = format!("SELECT xqueue.ack('{name}', 1)");
     let error = expect_error(&mut consumer, &ack, "55006", &words);
-    // The client is gone, the pool's connection is not, and keeps the task.
+    // The client is gone, but the pool's connection stays and keeps the task.
     drop(consumer);
     q.assert_tasks(&[("taken", 1)]);
     ask(&mut other, "ROLLBACK");
@@ -145,7 +145,7 @@ fn ack_on_another_connection(q: &mut Queue, pooler: &Pooler) -> (DbError, Vec<St
     (error, said)
 }
 
-/// Between two transactions another client may get the connection that has taken the task.
+/// Between two transactions another client can get the connection that took the task.
 #[test]
 fn transaction_mode_ack_in_another_transaction_is_refused() {
     let pooler = Pooler::start("transaction", 2);
@@ -155,7 +155,7 @@ fn transaction_mode_ack_in_another_transaction_is_refused() {
     let expected = "task 1 may stay taken for as long as the connection that took it lasts";
     assert_eq!(warnings, [expected]);
 
-    // With a time to run it may not.
+    // With a time to run the task cannot stay taken, so there is no warning.
     q.sql("TRUNCATE {q} RESTART IDENTITY");
     q.upgrade(&json!({"features": {"ttr": "1 hour"}}));
     let (error, warnings) = ack_on_another_connection(&mut q, &pooler);
@@ -163,7 +163,7 @@ fn transaction_mode_ack_in_another_transaction_is_refused() {
     assert!(warnings.is_empty(), "{warnings:?}");
 }
 
-/// Connections of different roles are no pool's, whatever they may see of each other.
+/// Connections of different roles never share a pool, even if both roles can see each other's sessions.
 #[test]
 fn a_refusal_between_roles_mentions_no_pooler() {
     let mut q = Queue::new("pooled");
@@ -188,7 +188,7 @@ fn a_refusal_between_roles_mentions_no_pooler() {
     q.sql(&format!("REVOKE ALL ON {{q}} FROM {}", role.name));
 }
 
-/// Each transaction may come on any connection: the client names its session.
+/// Each transaction can run on any connection, so the client names its session.
 #[test]
 fn transaction_mode_identity_in_each_transaction() {
     let pooler = Pooler::start("transaction", 2);
@@ -210,7 +210,7 @@ fn transaction_mode_identity_in_each_transaction() {
     };
     for _ in 0..20 {
         let task = step(&mut consumer, &format!("SELECT t.id FROM xqueue.take(NULL::{name}) t"));
-        // The other client gets the connection that has taken the task.
+        // The other client gets the connection that took the task.
         ask(&mut other, "BEGIN");
         ask(&mut other, "SELECT 1");
         step(&mut consumer, &format!("SELECT xqueue.ack('{name}', {task})"));
@@ -219,7 +219,7 @@ fn transaction_mode_identity_in_each_transaction() {
     assert_eq!(used.borrow().len(), 2, "both connections were used");
     q.assert_tasks(&[("total", 0)]);
 
-    // A client that does not name its session is not told of a pooler, and there is no warning.
+    // If the other client names no session, the hint is to identify, not the pooler, and there is no warning.
     put(&mut q.admin, &name, 1);
     let task = step(&mut consumer, &format!("SELECT t.id FROM xqueue.take(NULL::{name}) t"));
     let ack = format!("SELECT xqueue.ack('{name}', {task})");
@@ -229,7 +229,7 @@ fn transaction_mode_identity_in_each_transaction() {
     q.sql(&format!("DELETE FROM xqueue.session WHERE uuid = '{session}'"));
 }
 
-/// A client that has an identity and is gone has lost its tasks after its time of grace.
+/// The tasks of a vanished client come back after the grace of its session.
 #[test]
 fn transaction_mode_identity_of_a_client_that_is_gone() {
     let pooler = Pooler::start("transaction", 2);
@@ -247,7 +247,7 @@ fn transaction_mode_identity_of_a_client_that_is_gone() {
     q.assert_tasks(&[("ready", 1)]);
 }
 
-/// What is not acked comes back without the end of any connection.
+/// Unacked tasks come back although no connection ends.
 #[test]
 fn transaction_mode_a_time_to_run_gives_back_what_cannot_be_acked() {
     let pooler = Pooler::start("transaction", 2);
@@ -262,7 +262,7 @@ fn transaction_mode_a_time_to_run_gives_back_what_cannot_be_acked() {
     q.assert_tasks(&[("ready", 1)]);
 }
 
-/// Any pool will do to put tasks.
+/// Producers can use any mode of the pool.
 #[test]
 fn producers_in_every_mode() {
     for mode in ["session", "transaction", "statement"] {

@@ -1,4 +1,4 @@
-//! What a session holds by hand, its own or another's, and while no trigger reports it.
+//! Sessions get or lose tasks by plain SQL, their own or another session's, also while no trigger reports it.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn in_its_name_by_the_hand_of_another() {
         let session = own_session(&mut c);
         q.sql("SET xqueue.guard = off");
         q.sql(&sql.replace("{session}", &session));
-        // It acks what it has not noted, and goes on.
+        // It acks a task that it has not noted, and goes on.
         if index == 1 {
             run(&mut c, &q, "SELECT xqueue.ack('{q}', 9); SELECT xqueue.take('{q}')");
         }
@@ -49,7 +49,7 @@ fn in_its_name_by_the_hand_of_another() {
     }
 }
 
-/// A queue in a database of its own, in which nothing else makes the worker look at all taken tasks.
+/// A queue in a database of its own: nothing else makes the worker scan all taken tasks.
 fn alone(tasks: i64) -> (Database, Queue, Client) {
     let database = Database::new("held");
     let mut q = Queue::new_in(&database.name, "held");
@@ -58,7 +58,7 @@ fn alone(tasks: i64) -> (Database, Queue, Client) {
     (database, q, c)
 }
 
-/// Ends a connection, and another one after it: the worker has looked after both then.
+/// Ends one connection, then another. The worker has handled the first when this returns.
 fn ends_before(q: &mut Queue, mut c: Client, later: Client) {
     let ended = pid(&mut c);
     drop(c);
@@ -67,7 +67,8 @@ fn ends_before(q: &mut Queue, mut c: Client, later: Client) {
     drop(later);
 }
 
-/// Given by another session, whose transaction goes on beyond its end; if need be, it is prepared before that.
+/// Another session gives tasks to this one in a transaction that commits after this one's end. `prepare` can make it a
+/// prepared transaction first.
 fn given_beyond_its_end(prepare: &str, commit: &str) {
     let (_database, mut q, mut c) = alone(2);
     let session = own_session(&mut c);
@@ -95,7 +96,7 @@ fn given_before_its_end_and_prepared() {
     given_beyond_its_end(&format!("{prepare} '{name}'"), &format!("{commit} '{name}'"));
 }
 
-/// Once its first look is over, the worker looks at nothing that is not reported.
+/// After its first scan the worker checks only sessions that are reported to it.
 #[test]
 fn given_before_its_end() {
     let (_database, mut q, mut c) = alone(1);
@@ -108,7 +109,7 @@ fn given_before_its_end() {
     q.wait_for("ready", 1);
 }
 
-/// By hand to one that has ended, or has never been.
+/// Gives tasks by hand to a session that has ended, and to a session that never existed.
 #[test]
 fn given_after_its_end() {
     let (_database, mut q, mut c) = alone(3);
@@ -123,7 +124,7 @@ fn given_after_its_end() {
     q.wait_for("ready", 3);
 }
 
-/// The worker has it in hand already, and waits for a transaction that gives it another key.
+/// The worker is already releasing the task, and waits for a transaction that changes its key.
 #[test]
 fn another_key_after_its_end() {
     let (_database, mut q, mut c) = alone(2);
@@ -143,7 +144,7 @@ const OFF: &str = "ALTER TABLE {q} DISABLE TRIGGER xqueue_update";
 #[test]
 fn while_triggers_were_off() {
     let hand = "UPDATE {q} SET status = 'T', owner = '{session}' WHERE id = 1";
-    // What the session itself does meanwhile, and what another does.
+    // Statements of the session itself, and of another session, while the triggers are off.
     let (take, in_one) =
         ("SELECT xqueue.take('{q}')", format!("BEGIN; {OFF}; {hand}; {ON}; COMMIT"));
     for (own, other) in [(hand, ""), (take, ""), ("", hand), ("", &in_one), (&in_one, "")] {
@@ -166,7 +167,7 @@ fn with_triggers_that_are_off_when_it_ends() {
         let (mut q, mut c) = filled(json!({}), 3);
         if is_later {
             q.sql(off);
-            // From then on nothing counts what is changed by hand.
+            // From now on nothing counts changes by hand.
             wait_until("the counters are not exact", || q.stats()["exact"] == false);
         }
         run(&mut c, &q, "SELECT xqueue.take('{q}')");
@@ -201,7 +202,7 @@ fn prepared_by_hand() {
     ends(&mut q, c, 2);
 }
 
-/// A statement's triggers tell at its end what it has done before the ack within it.
+/// The triggers of a statement report its changes only at its end, after the ack inside it.
 #[test]
 fn acked_by_the_statement_that_takes_it() {
     let (mut q, mut c) = filled(json!({}), 3);

@@ -1,8 +1,8 @@
-//! Sessions that are opened or joined for one transaction, or in one that is rolled back.
+//! Sessions that are opened or joined for one transaction, or in a transaction that is rolled back.
 
 use super::*;
 
-/// What a pool in transaction mode needs: an identity for each transaction, on any connection.
+/// Pools in transaction mode need an identity for each transaction, on any connection.
 #[test]
 fn for_one_transaction() {
     let mut q = Queue::new("session");
@@ -53,7 +53,7 @@ fn a_long_transaction_blocks_no_other() {
     wait_until("the worker gets at it", || is_attached(&mut q.admin, &session));
 }
 
-/// A rollback takes the opening back, and the tasks then end with the connection.
+/// A rollback undoes the opening, so the tasks come back when the connection ends.
 #[test]
 fn an_opening_that_is_rolled_back() {
     let mut q = Queue::new("session");
@@ -67,8 +67,8 @@ fn an_opening_that_is_rolled_back() {
     q.wait_for("ready", 1);
 }
 
-/// It can be joined as long as its own connection's transaction that opens it is not over, too; it
-/// ends with the last of both.
+/// The session stays joinable until the transaction that opened it ends, and ends with the later of the two
+/// transactions.
 #[test]
 fn joined_in_a_transaction_that_is_rolled_back() {
     let mut q = Queue::new("session");
@@ -88,7 +88,7 @@ fn joined_in_a_transaction_that_is_rolled_back() {
     q.wait_for("ready", 1);
 }
 
-/// An opening that is rolled back to a savepoint leaves no session behind that seems to be one.
+/// Rolling back to a savepoint undoes the opening and leaves no phantom session.
 #[test]
 fn opened_for_one_transaction_again_after_a_savepoint() {
     let mut q = Queue::new("session");
@@ -108,7 +108,7 @@ fn opened_for_one_transaction_again_after_a_savepoint() {
     assert_eq!(ack(&mut c, &q.name, id).len(), 1);
 }
 
-/// A transaction that is longer than the session's time keeps it, and its end begins the grace.
+/// A transaction that outlasts the time of grace keeps its session, and the grace begins when the transaction ends.
 #[test]
 fn a_transaction_longer_than_the_grace() {
     let mut q = Queue::new("session");
@@ -119,7 +119,7 @@ fn a_transaction_longer_than_the_grace() {
             let session: String = scalar(&mut c, open, &[]);
             let join = format!("BEGIN; SELECT xqueue.identify('{session}', local => true)");
             let Err(error) = try_sql(&mut c, &join) else { break session };
-            // Its time was over in between.
+            // Its grace expired in between.
             assert_eq!(code(&error), "42704", "{error:?}");
             c.batch_execute("ROLLBACK").unwrap();
         };

@@ -1,10 +1,10 @@
-//! A PgBouncer of the test's own, in front of the server under test.
+//! A PgBouncer for one test, in front of the server under test.
 
 use std::path::PathBuf;
 
 use xqueue_tests::{Client, Config, config_at, database, open, server_command, wait_until};
 
-/// The port only names the socket.
+/// The port is only part of the socket's name.
 const PORT: u16 = 6432;
 
 pub struct Pooler {
@@ -12,14 +12,14 @@ pub struct Pooler {
 }
 
 impl Pooler {
-    /// Listens on a socket in its own folder, with a maximum number of connections to the server.
+    /// Listens on a socket in its own folder, with a limit on connections to the server.
     pub fn start(mode: &str, connections: u32) -> Pooler {
         let folder = server_command("mktemp").args(["-d", "/tmp/xqueue-pooler.XXXXXX"]).output();
         let pooler = Pooler { folder: folder.into() };
         let configuration = pooler.configuration(mode, connections);
         let (write, file) = ("printf '%s' \"$1\" >\"$2\"", pooler.file("ini"));
         server_command("sh").args(["-c", write, "sh", &configuration, &file]).succeed();
-        // Debian's place, which is not on every PATH.
+        // Debian installs it here, and not every PATH contains this folder.
         server_command("/usr/sbin/pgbouncer").args(["-q", "-d", &file]).succeed();
         pooler
     }
@@ -63,7 +63,7 @@ impl Pooler {
 
 impl Drop for Pooler {
     fn drop(&mut self) {
-        // At once, without waiting for clients.
+        // Immediate shutdown, without waiting for clients.
         server_command("sh").args(["-c", "kill $(cat \"$0\")", &self.file("pid")]).attempt();
         if std::thread::panicking() {
             let log = server_command("cat").args([self.file("log")]).output();
