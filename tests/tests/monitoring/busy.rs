@@ -1,9 +1,9 @@
-//! Who serves many waits for none: whatever another session has locked of a queue, its table, an index, the TOAST table's
-//! index or a sequence, each monitor returns, and shows the queue as busy.
+//! Monitors never wait for a lock. Another session can lock the table of a queue, an index, the TOAST table's index or
+//! a sequence: each monitor still returns, and shows the queue as busy.
 
 use xqueue_tests::*;
 
-/// What returns whatever is locked.
+/// Queries that succeed under any lock.
 const LOOKS: &[&str] = &[
     "SELECT * FROM xqueue.queues",
     "SELECT * FROM xqueue.latency",
@@ -25,14 +25,14 @@ const LOOKS: &[&str] = &[
     "SELECT xqueue.check(NULL::{q})",
 ];
 
-/// What returns, or is refused because the queue is busy.
+/// Queries that succeed, or fail because the queue is busy.
 const REFUSED: &[&str] = &[
     "SELECT xqueue.stats('{q}', '1')",
     "SELECT xqueue.upgrade('{q}', '{}', true)",
     r#"SELECT xqueue.upgrade('{q}', '{"features": {"buried": false}, "convert": {"B": "R"}}', true)"#,
 ];
 
-/// What another session does first, and whether that is in a monitor's way.
+/// Statements of the other session, and whether they get in a monitor's way.
 fn locks(q: &mut Queue) -> Vec<(String, bool)> {
     let sql = "SELECT 'ALTER INDEX ' || indexrelid::regclass || ' SET TABLESPACE pg_default' \
                FROM pg_index WHERE indrelid = $1::text::regclass";
@@ -54,8 +54,8 @@ fn locks(q: &mut Queue) -> Vec<(String, bool)> {
     locks
 }
 
-/// Whether a look at a queue gives something; otherwise it is refused because another session holds the queue. None waits: the
-/// server would cancel it.
+/// Returns true if the query succeeds, false if it fails because the queue is busy. The server cancels a query that
+/// waits.
 #[track_caller]
 fn shows(c: &mut Client, q: &Queue, sql: &str) -> bool {
     match c.query(&sql.replace("{q}", &q.name), &[]) {
@@ -79,14 +79,14 @@ fn a_monitor_waits_for_no_lock() {
     let options = json!({"features": {"delayed": true, "buried": true, "utube": true, "ttr": 60}});
     let mut q = Queue::make(&database.name, &unique("busy"), columns, &options);
     q.sql("ALTER TABLE {q} ALTER tube SET STORAGE EXTERNAL; CREATE SEQUENCE {q}_id_seq OWNED BY {q}.id");
-    // A value that is read from the TOAST table.
+    // A value that is stored in the TOAST table.
     q.sql("INSERT INTO {q} (id, tube) SELECT n, repeat(md5(n::text), 100) FROM generate_series(1, 4) n");
     q.sql("SELECT xqueue.take('{q}', '0')");
     let (mut holder, mut known) = (q.client(), q.client());
     known.batch_execute("SET statement_timeout = '20s'").unwrap();
     for (lock, is_in_the_way) in locks(&mut q) {
         let lock = lock.replace("{q}", &q.name);
-        // One connection has seen the queue before, the other knows nothing.
+        // One connection has used the queue before, the other has not.
         let mut fresh = q.client();
         fresh.batch_execute("SET statement_timeout = '20s'").unwrap();
         holder.batch_execute(&format!("BEGIN; {lock}")).unwrap();

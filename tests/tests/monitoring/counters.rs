@@ -1,4 +1,4 @@
-//! Whenever `exact` is true the counters are what the table holds. One way to change a table per test.
+//! Invariant: whenever `exact` is true, the counters equal the table's contents. Each test changes a table in one way.
 
 use xqueue_tests::*;
 
@@ -11,7 +11,7 @@ fn rollback() {
     q.assert_tasks(&[("ready", 10)]);
     q.sql("BEGIN; DELETE FROM {q} WHERE id < 5; INSERT INTO {q} DEFAULT VALUES; UPDATE {q} SET status = 'B'; ROLLBACK");
     q.assert_tasks(&[("ready", 10), ("buried", 0), ("total", 10)]);
-    // An error in the middle of a statement takes back what its rows had counted.
+    // An error in the middle of a statement undoes the counts of its rows.
     assert!(
         try_sql(
             &mut q.admin,
@@ -87,7 +87,7 @@ fn truncate() {
     q.assert_tasks(&[("total", 0)]);
 }
 
-/// A writer that was in progress when the table was truncated was counted before, or waits and counts after.
+/// A writer in progress when the table is truncated is counted before the TRUNCATE, or waits and is counted after it.
 #[test]
 fn truncate_beside_another_writer() {
     let mut q = Queue::new("count");
@@ -141,7 +141,7 @@ fn on_conflict() {
     q.assert_tasks(&[("ready", 2), ("buried", 1), ("done", 1), ("total", 4)]);
 }
 
-/// A task that is taken without an owner may be made ready at once by the worker: it is counted in any case.
+/// The worker can release a task that is taken without an owner immediately. It is counted either way.
 #[test]
 fn every_state_by_hand() {
     let mut q = Queue::new("count");
@@ -170,7 +170,7 @@ fn keys_and_partial_updates() {
     assert_eq!(take_all(&mut q.admin, &q.name), (101..=110).collect::<Vec<i64>>());
 }
 
-/// As programs write whole rows back, and subscribers of logical replication.
+/// Programs that write whole rows back do this, and so do subscribers of logical replication.
 #[test]
 fn an_update_that_sets_the_key_too() {
     let mut q = Queue::new("count");
@@ -202,7 +202,7 @@ fn two_phase_commit_and_rollback() {
         ));
         assert_eq!(q.stats()["exact"], json!(false));
         assert_eq!(q.counted()["ready"], json!(4));
-        // Others go on meanwhile.
+        // Other sessions go on meanwhile.
         let id = put(&mut q.admin, &name, 1);
         assert_eq!(take(&mut q.admin, &name, "0", 1).len(), 1);
         assert_eq!(q.stats()["exact"], json!(false));
@@ -225,7 +225,7 @@ fn a_take_may_not_be_prepared() {
     assert!(e.hint().is_some(), "{e:?}");
     q.sql("ROLLBACK");
     q.assert_tasks(&[("ready", 1), ("taken", 0)]);
-    // A take that was rolled back to a savepoint is none.
+    // A take that was rolled back to a savepoint does not count as a take.
     q.sql(&format!("BEGIN; SAVEPOINT s; SELECT xqueue.take('{{q}}'); ROLLBACK TO s; SELECT xqueue.put('{{q}}', '{{}}'); PREPARE TRANSACTION '{gid}'"));
     q.sql(&format!("COMMIT PREPARED '{gid}'"));
     q.assert_tasks(&[("ready", 2), ("taken", 0)]);
@@ -236,7 +236,7 @@ fn calls_are_counted_when_they_commit() {
     let mut q = Queue::new("count");
     q.sql("SELECT xqueue.put('{q}', '[{}, {}, {}]'); INSERT INTO {q} DEFAULT VALUES");
     q.sql("BEGIN; SELECT xqueue.put('{q}', '{}'); ROLLBACK; BEGIN; SELECT xqueue.take('{q}', '0', 2); ROLLBACK");
-    // An insertion is a put, by whatever means.
+    // Every insertion counts as a put.
     assert_eq!((q.calls("put"), q.calls("take")), (4, 0));
     let taken = q.takes(3);
     release(&mut q.admin, &q.name, taken[0]);

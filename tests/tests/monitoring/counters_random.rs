@@ -1,4 +1,4 @@
-//! Many writers at random, and in the end the counters are what the table holds. XQUEUE_SEED repeats a run.
+//! Many random writers run, and in the end the counters equal the table's contents. XQUEUE_SEED repeats a run.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,7 +6,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use xqueue_tests::*;
 
-/// One statement, or a few, that change the table in some way. None may fail, but for a deadlock.
+/// Returns one or a few statements that change the table in some way. Only a deadlock can make a statement fail.
 fn change(random: &mut StdRng, q: &str, depth: u32) -> Vec<String> {
     let n = random.random_range(1..6);
     let status = ["R", "R", "R", "B", "D", "Z"][random.random_range(0..6)];
@@ -45,7 +45,7 @@ fn change(random: &mut StdRng, q: &str, depth: u32) -> Vec<String> {
     vec![one]
 }
 
-/// A few of the tasks that this session holds, locked so that nothing happens to them before the call.
+/// Calls a function on some tasks of this session, locked so that nothing changes them before the call.
 fn some_mine(q: &str, call: &str) -> String {
     format!(
         "SELECT xqueue.{call}('{q}', id) FROM
@@ -53,7 +53,8 @@ fn some_mine(q: &str, call: &str) -> String {
     )
 }
 
-/// Runs `transactions` transactions. A deadlock is expected, and a refusal to prepare what has taken tasks.
+/// Runs `transactions` transactions. Only a deadlock is expected, and the refusal to prepare a transaction that has
+/// taken tasks.
 fn writer(mut c: Client, q: &str, seed: u64, transactions: u32) {
     let mut random = StdRng::seed_from_u64(seed);
     for n in 0..transactions {
@@ -90,7 +91,7 @@ fn race(theme: &str, writers: u64, transactions: u32) -> Queue {
                 scope.spawn(move || writer(c, name, seed.wrapping_add(n), transactions))
             })
             .collect();
-        // The article's hot reload, the self-check and the statistics, all the time. Each must come to its end.
+        // The hot reload of definitions, the check and the statistics run all the time, and each must finish.
         let mut watcher = q.client();
         let (running, name) = (&running, &name);
         scope.spawn(move || {
@@ -122,7 +123,7 @@ fn eight_writers() {
     }
 }
 
-/// One writer alone: what it does wrong is easy to repeat.
+/// A failure of a single writer is easy to repeat.
 #[test]
 fn one_writer() {
     race("random_one", 1, 120);
@@ -163,7 +164,7 @@ fn takers_putters_and_dying_sessions() {
     assert_eq!(taken, acked + released + ended, "every take came to one end");
 }
 
-/// A recount beside an open writer: it neither waits for him nor is wrong when he commits.
+/// A recount while a writer is open: it does not wait for the writer, and stays right when the writer commits.
 #[test]
 fn a_recount_blocks_nothing() {
     let mut q = Queue::new("recount");
@@ -174,7 +175,7 @@ fn a_recount_blocks_nothing() {
         "BEGIN; INSERT INTO {name} (status) VALUES ('B'); DELETE FROM {name} WHERE id <= 10"
     ))
     .unwrap();
-    // What was prepared and is resolved has to be counted again.
+    // A prepared transaction that is resolved is counted again.
     q.sql(&format!("BEGIN; SELECT xqueue.put('{{q}}', '{{}}'); PREPARE TRANSACTION '{gid}'"));
     q.sql(&format!("COMMIT PREPARED '{gid}'"));
     q.sql("SET lock_timeout = '5s'; INSERT INTO {q} (status) VALUES ('D')");

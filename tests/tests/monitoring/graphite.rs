@@ -1,6 +1,6 @@
-//! Metrics in a real Graphite, and a Graphite that is none: dead, full, deaf, or closing in one's face.
+//! Metrics in a real Graphite, and in fake ones: dead, full, not reading, or closing each connection.
 //!
-//! The settings belong to the whole server, so each test holds it alone.
+//! The settings belong to the whole server, so each test runs alone.
 
 mod carbon;
 
@@ -66,7 +66,7 @@ impl Drop for Settings {
     }
 }
 
-/// How many lines of the server's log name this address.
+/// Returns the number of lines in the server's log that name this address.
 fn logged(protocol: &str, port: u16) -> usize {
     let path = std::env::var("XQUEUE_LOG").map(PathBuf::from).unwrap_or_else(|_| {
         PathBuf::from(std::env::var("XQUEUE_PGDATA").expect("XQUEUE_PGDATA is set"))
@@ -74,7 +74,7 @@ fn logged(protocol: &str, port: u16) -> usize {
     });
     let log = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let words = format!("Graphite at {protocol}://127.0.0.1:{port}");
-    // A digit may follow: the address of a longer port number.
+    // Excludes longer port numbers that begin with the same digits.
     let ends = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_digit());
     let log = String::from_utf8_lossy(&log);
     log.lines().filter(|line| line.split(&words).skip(1).any(ends)).count()
@@ -98,7 +98,7 @@ fn delayed_task_comes(queue: &mut Queue) {
     queue.sql(&format!("SELECT xqueue.ack('{{q}}', {})", id(&task)));
 }
 
-/// The near ends of the connections to a port of this machine, and of the attempts at one.
+/// Returns the local ports of the connections to a port of this machine, including connections not yet established.
 fn connections_to(port: u16) -> BTreeSet<u16> {
     const ESTABLISHED: &str = "01";
     const SYN_SENT: &str = "02";
@@ -199,7 +199,7 @@ fn reload_changes_protocol_and_prefix_and_switches_off() {
 
     settings.send_to(carbon.port, "udp", &second);
     wait_for_value(&carbon, &second_metric, 2.0);
-    // Values of the first prefix may have been on their way; those of the second that come later tell the end.
+    // Values of the first prefix can still be on their way. Later values of the second prefix show that none is left.
     let seen = now();
     wait_until("values of later seconds", || {
         carbon.last(&second_metric).is_some_and(|(time, _)| time > seen + 1)
@@ -250,7 +250,7 @@ fn a_graphite_that_dies_delays_nothing_and_is_found_again() {
 
     carbon.kill();
     wait_until("the log tells that Graphite is dead", || lines(&carbon) == 2);
-    // Each takes as long as its delay, so that there are attempts to reconnect meanwhile.
+    // Each task takes as long as its delay, so attempts to reconnect happen meanwhile.
     (0..25).for_each(|_| delayed_task_comes(&mut queue));
     assert_eq!(lines(&carbon), 2, "lines in the log for one death");
 
@@ -275,7 +275,7 @@ fn a_deaf_graphite_delays_nothing() {
     one_line_and_no_delay(&mut settings, &mut queue, &never_reads, 1);
 }
 
-/// A worker that waited for the end of an attempt would make no task ready while it lasts.
+/// A worker that waited for the end of an attempt would promote no task while the attempt lasts.
 #[track_caller]
 fn one_line_and_no_delay(
     settings: &mut Settings,
@@ -298,12 +298,12 @@ fn one_line_and_no_delay(
     assert_eq!(logged("tcp", port), before + 1, "lines in the log");
 }
 
-/// The worker of metrics hears the postmaster, whatever it waits for.
+/// The metrics worker reacts to the postmaster's signals during every wait.
 #[test]
 fn no_graphite_delays_a_fast_shutdown() {
     let server = Cluster::new("xqueue.graphite_interval = '100ms'\n");
     server.client().batch_execute("SELECT xqueue.create('jobs')").expect("a queue");
-    // Reports of this size fill the kernel's buffers soon.
+    // Reports of this size soon fill the kernel's buffers.
     server.configure(&format!("xqueue.graphite_prefix = '{}'", "x".repeat(100_000)));
     let listen = || TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = |listener: &TcpListener| listener.local_addr().expect("it is bound").port();
@@ -351,7 +351,7 @@ fn no_graphite_delays_a_fast_shutdown() {
                 drop(stream.read(&mut [0; 9]));
             }
         });
-        // Also when the assertions fail: the thread waits for one more connection.
+        // Runs also if an assertion fails: the thread waits for one more connection.
         let _last = OnDrop(|| {
             end.store(true, Ordering::Relaxed);
             drop(TcpStream::connect(address));
@@ -366,7 +366,7 @@ fn no_graphite_delays_a_fast_shutdown() {
     stop("has no address");
 }
 
-/// The network is gone, and no packet says so: the kernel gives the connection up after five seconds.
+/// The network disappears silently: the kernel gives the connection up after five seconds.
 #[test]
 fn a_graphite_that_vanishes_delays_nothing_and_is_found_again() {
     let _server = Server::alone();
@@ -375,7 +375,7 @@ fn a_graphite_that_vanishes_delays_nothing_and_is_found_again() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("it is bound").port();
     let before = logged("tcp", port);
-    // A line tells that it is there, the next that it is gone, and so on.
+    // Lines alternate: Graphite is reachable, then it is gone, and so on.
     let is_there = || (logged("tcp", port) - before) % 2 == 1;
     settings.send_to(port, "tcp", "xqueue");
     let mut vanished = Vec::new();
@@ -410,7 +410,7 @@ fn a_graphite_that_closes_at_once_delays_nothing() {
                 closed.fetch_add(1, Ordering::Relaxed);
             }
         });
-        // Also when the assertions fail: the thread waits for one more connection.
+        // Runs also if an assertion fails: the thread waits for one more connection.
         let _last = OnDrop(|| {
             end.store(true, Ordering::Relaxed);
             drop(TcpStream::connect(("127.0.0.1", port)));
@@ -434,9 +434,9 @@ impl<F: Fn()> Drop for OnDrop<F> {
     }
 }
 
-/// Connects until the kernel answers no more: connections are as if into nothing from then on.
+/// Connects until the kernel no longer answers: later attempts to connect get no reply at all.
 fn fill(listener: &TcpListener) -> Vec<TcpStream> {
-    // SAFETY: the descriptor is open; listen again only makes the backlog smaller.
+    // SAFETY: the descriptor is open, and the second listen only shrinks the backlog.
     assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
     let address = listener.local_addr().expect("it is bound");
     let mut connected = Vec::new();
@@ -449,12 +449,12 @@ fn fill(listener: &TcpListener) -> Vec<TcpStream> {
     connected
 }
 
-/// From now on the kernel throws away what arrives for this connection: nothing is acknowledged, nothing refused.
+/// Makes the kernel drop everything that arrives for this connection, without acknowledging or refusing it.
 fn vanish(stream: &TcpStream) {
     let drop_all = libc::sock_filter { code: libc::BPF_RET as u16, jt: 0, jf: 0, k: 0 };
     let mut program = [drop_all];
     let filter = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
-    // SAFETY: the descriptor is open, and the value a filter of as many instructions as it says.
+    // SAFETY: the descriptor is open, and the filter has as many instructions as its length says.
     let result = unsafe {
         libc::setsockopt(
             stream.as_raw_fd(),

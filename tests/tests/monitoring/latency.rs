@@ -1,8 +1,8 @@
-//! How long tasks are ready and taken: ages, quantiles and rates, by any path.
+//! Ages, quantiles and rates of the time that tasks are ready and taken, on every path.
 
 use xqueue_tests::*;
 
-/// For how long the oldest task has been ready, in seconds.
+/// Returns how long the oldest task has been ready, in seconds.
 fn oldest(q: &mut Queue) -> Option<f64> {
     let sql = "SELECT extract(epoch FROM oldest_ready)::float8 FROM xqueue.queues WHERE queue = $1::text::regclass";
     scalar(&mut q.admin, sql, &[&q.name])
@@ -13,7 +13,7 @@ fn wait_for_age(q: &mut Queue, seconds: f64) {
     wait_until("the oldest task is older", || oldest(q).is_some_and(|age| age > seconds));
 }
 
-/// Tasks taken and acked, with the medians in seconds.
+/// Returns the numbers of tasks taken and acked, with the medians in seconds.
 fn latency(q: &mut Queue) -> Value {
     q.ask_one(
         "SELECT jsonb_build_array(taken, extract(epoch FROM wait_p50), acked, extract(epoch FROM work_p50))
@@ -29,7 +29,7 @@ fn the_oldest_task_has_an_age() {
     wait_for_age(&mut q, 0.2);
     let first = q.ask_one("SELECT xqueue.take('{q}')");
     wait_for_age(&mut q, 0.2);
-    // Given back, it comes first again, but is not the oldest.
+    // A released task comes first again, but is not the oldest.
     q.sql(&format!("SELECT xqueue.release('{{q}}', {})", id(&first)));
     let age = oldest(&mut q);
     assert!(age.is_some_and(|age| age > 0.2), "{age:?}");
@@ -45,7 +45,7 @@ fn of_each_priority_the_first_is_looked_at() {
         Queue::with("latency", "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY", &priority);
     q.sql("SELECT xqueue.put('{q}', '{}', priority => 9)");
     wait_for_age(&mut q, 0.3);
-    // Enough takes for the marks of priorities to be known.
+    // Enough takes for the marks of the priorities to exist.
     for _ in 0..enough_takes() {
         q.sql("SELECT xqueue.put('{q}', '{}', priority => 1); SELECT xqueue.ack('{q}', (xqueue.take('{q}')->>'id')::bigint)");
     }
@@ -180,7 +180,7 @@ fn rates_are_those_of_the_last_minute() {
     q.sql("SELECT xqueue.ack('{q}', (xqueue.take('{q}')->>'id')::bigint)");
     q.sql("DELETE FROM {q} WHERE ctid = (SELECT min(ctid) FROM {q})");
     assert_eq!(rates(&mut q), json!([3, 2]));
-    // What is given back neither comes in nor goes out.
+    // A released task counts neither as coming in nor as going out.
     q.sql("SELECT xqueue.release('{q}', (xqueue.take('{q}')->>'id')::bigint)");
     assert_eq!(rates(&mut q), json!([3, 2]));
 }

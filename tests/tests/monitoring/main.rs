@@ -1,4 +1,4 @@
-//! What shows how queues are: counters, views, metrics, memory.
+//! Monitoring of queues: counters, views, metrics, memory.
 
 mod administration;
 mod busy;

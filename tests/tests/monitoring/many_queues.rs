@@ -1,8 +1,8 @@
-//! Many queues in one database: what a view reads of them.
+//! How much the views read when a database has many queues.
 
 use xqueue_tests::*;
 
-/// The views that have a row, or some, for each queue.
+/// The views that have one or more rows for each queue.
 const VIEWS: [&str; 8] = [
     "queues",
     "latency",
@@ -14,7 +14,7 @@ const VIEWS: [&str; 8] = [
     "producers",
 ];
 
-/// Makes `count` queues more, with a task ready and one taken in each.
+/// Creates `count` more queues, each with one ready and one taken task.
 fn make(c: &mut Client, from: usize, count: usize) {
     for number in from..from + count {
         c.batch_execute(&format!(
@@ -26,7 +26,7 @@ fn make(c: &mut Client, from: usize, count: usize) {
     }
 }
 
-/// Returns how many pages a query reads, by a connection that has read none of the catalogues before or one that has.
+/// Returns the number of pages that a query reads. The connection can be fresh or have read the catalogues before.
 fn pages(c: &mut Client, sql: &str) -> i64 {
     let explain = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON, TIMING OFF) {sql}");
     let plan = &scalar::<Value>(c, &explain, &[])[0]["Plan"];
@@ -36,14 +36,14 @@ fn pages(c: &mut Client, sql: &str) -> i64 {
         .sum()
 }
 
-/// Eight times the queues are read with not much more than eight times the pages, the first time in a connection and
-/// later; each for itself with as many as before.
+/// Pages grow at most linearly with the queues, in a fresh connection and later: eight times the queues, about eight
+/// times the pages. Reading a single queue takes the same number of pages as before.
 #[test]
 fn a_view_reads_each_queue_once() {
     const FEW: usize = 20;
     const MANY: usize = 160;
     let database = Database::new("many");
-    // Holds tasks as long as this lives.
+    // Holds its tasks until it is dropped.
     let mut owner = database.client();
     let of = |count: usize| {
         let mut all = vec![];
@@ -78,7 +78,7 @@ fn a_view_reads_each_queue_once() {
     }
 }
 
-/// A condition on the queue leaves one; other queues are not looked at, so what is wrong with them is of no account.
+/// With a condition on the queue, a view reads that queue only: errors of other queues have no effect.
 #[test]
 fn a_view_shows_the_queue_that_is_asked_for() {
     let database = Database::new("many");
@@ -106,7 +106,7 @@ fn a_view_shows_the_queue_that_is_asked_for() {
     }
 }
 
-/// A role sees what it may see, whichever way it asks.
+/// A role sees exactly its visible queues, with and without a condition on the queue.
 #[test]
 fn a_queue_of_others_is_not_shown_for_itself_either() {
     let role = Role::create();

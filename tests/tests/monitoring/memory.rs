@@ -1,15 +1,15 @@
-//! The memory of a backend and of a worker does not grow with the queues that there were, and little with those that it
-//! has used.
+//! The memory of a backend and of a worker does not grow with the queues that existed, and grows little with the queues
+//! that it has used.
 
 use xqueue_tests::*;
 
-/// A backend that has seen a few queues has all that it keeps for ever.
+/// A backend that has used this many queues has allocated everything that it keeps permanently.
 const WARM_UP: usize = 30;
 const QUEUES: usize = 160;
-/// Far less than a tenth of what the plans of this number of queues take.
+/// Far less than a tenth of the memory for the plans of `QUEUES` queues.
 const GROWTH: i64 = 2 << 20;
 
-/// Bytes of all memory contexts of a backend, and those of its resident memory.
+/// Returns a backend's bytes in all memory contexts, and its resident bytes.
 fn memory(c: &mut Client) -> [i64; 2] {
     let contexts =
         scalar(c, "SELECT sum(total_bytes)::bigint FROM pg_backend_memory_contexts", &[]);
@@ -17,7 +17,7 @@ fn memory(c: &mut Client) -> [i64; 2] {
 }
 
 fn resident(pid: i32) -> i64 {
-    // What is shared, such as buffers, is not the process's.
+    // Shared memory, such as buffers, does not belong to the process.
     let pages = std::fs::read_to_string(format!("/proc/{pid}/statm")).expect("its memory");
     let pages: Vec<i64> = pages.split(' ').map_while(|number| number.parse().ok()).collect();
     (pages[1] - pages[2]) * 4096
@@ -38,7 +38,7 @@ fn assert_grows_by(growth: i64, before: [i64; 2], after: [i64; 2]) {
     }
 }
 
-/// Puts, takes and acks, by text and by row, and whatever else has a plan of its own.
+/// Puts, takes and acks, by text and by row, with every other call that has a plan of its own.
 fn use_queue(c: &mut Client, name: &str) {
     for form in [format!("'{name}'"), format!("NULL::{name}")] {
         c.batch_execute(&format!(
@@ -99,9 +99,9 @@ fn a_backend_that_uses_queues_which_others_drop() {
     other.batch_execute(&format!("DROP TABLE {lasting}")).unwrap();
 }
 
-/// Of a queue that was used once, the server keeps the table, its indexes and their rows in its caches, as of any table.
+/// Bytes that a queue used once leaves in the server's caches: the table, its indexes and their rows, like any table.
 const COLD: i64 = 75_000;
-/// Room for a few queues.
+/// Enough for a few queues.
 const LITTLE: &str = "256kB";
 
 #[test]
@@ -115,7 +115,7 @@ fn a_backend_that_uses_many_queues() {
     let before = memory(&mut c);
     rest.iter().for_each(|name| use_queue(&mut c, name));
     assert_grows_by(rest.len() as i64 * COLD, before, memory(&mut c));
-    // Again, and none of them costs more.
+    // A second round costs nothing more.
     let before = memory(&mut c);
     names.iter().for_each(|name| use_queue(&mut c, name));
     assert_flat(before, memory(&mut c));
@@ -134,7 +134,7 @@ fn a_backend_that_uses_a_few_queues_keeps_their_plans() {
     assert!(kept >= names.len() as i64);
     names.iter().for_each(|name| use_queue(&mut c, name));
     assert_eq!(scalar::<i64>(&mut c, plans, &[]), kept);
-    // A lower limit holds from the next queue on.
+    // A lower limit takes effect with the next queue.
     c.batch_execute(&format!("SET xqueue.queue_memory = '{LITTLE}'")).unwrap();
     let another = create(&mut other, "memory");
     use_queue(&mut c, &another);
@@ -148,7 +148,7 @@ fn a_worker_of_many_queues() {
     database.sql(&format!("ALTER DATABASE {name} SET xqueue.queue_memory = '{LITTLE}'"));
     let mut c = database.client();
     c.batch_execute("CREATE EXTENSION xqueue").unwrap();
-    // Every queue has a task that the worker makes ready.
+    // Every queue has a task that the worker promotes.
     let promote = |c: &mut Client, names: &[String]| {
         for name in names {
             c.batch_execute(&format!("SELECT xqueue.put('{name}', '{{}}', '1 millisecond')"))
@@ -171,7 +171,7 @@ fn a_worker_of_many_queues() {
     assert!(growth < QUEUES as i64 * COLD, "{growth}");
     promote(&mut c, &names);
     assert!(resident(worker) - before < QUEUES as i64 * COLD);
-    // What the worker has described and made room for others is described anew once it has changed, and only then.
+    // The worker describes an evicted queue again only after the queue has changed.
     let name = &names[0];
     c.batch_execute(&format!("ALTER TABLE {name} DISABLE TRIGGER xqueue_insert")).unwrap();
     let error = "SELECT xqueue.stats($1::text)->>'error'";

@@ -1,9 +1,9 @@
-//! Prepared transactions that were serializable: their predicate locks stay, after the end, for as long as others are
-//! open that overlap with them. The counters and the room do not wait for those.
+//! Prepared serializable transactions: their predicate locks outlive them while overlapping transactions are open. The
+//! counters and the capacity do not wait for overlapping transactions.
 
 use xqueue_tests::*;
 
-/// Opens a serializable transaction that overlaps with what is prepared next.
+/// Opens a serializable transaction that overlaps with the transaction prepared next.
 fn overlapping(q: &Queue) -> Client {
     let mut other = q.client();
     let begin = format!("BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT count(*) FROM {}", q.name);
@@ -22,7 +22,7 @@ fn prepare_put(q: &mut Queue) -> String {
     gid
 }
 
-/// A predicate lock of a transaction that has ended is still there.
+/// Asserts that a predicate lock of an ended transaction still exists.
 #[track_caller]
 fn assert_predicate_lock_stays(q: &mut Queue) {
     let stays = "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = $1::text::regclass AND pid IS NULL \

@@ -1,4 +1,4 @@
-//! What queues take of shared memory: of what the server has set aside for them only what was touched.
+//! How much shared memory queues use: only the touched part of the server's allocation.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -6,10 +6,10 @@ use std::ops::Range;
 use xqueue_tests::*;
 
 const QUEUES: usize = 150;
-/// Of each queue, with a ring.
+/// Maximum bytes for a queue with a candidate ring.
 const OF_PLAIN_QUEUE: usize = 8_000;
 
-/// The addresses of the segment in a backend: everything in it lies behind the segment's header.
+/// Returns the segment's addresses in a backend. The segment's header comes first.
 fn segment(c: &mut Client) -> Range<usize> {
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", pid(c))).expect("its maps");
     let map = maps.lines().find(|map| map.ends_with("/dev/zero (deleted)")).expect("the segment");
@@ -21,7 +21,8 @@ fn segment(c: &mut Client) -> Range<usize> {
     begin..begin + size
 }
 
-/// Bytes of it that a backend has touched, or found there beside what it touched.
+/// Returns the bytes that are present in this backend's page table: touched by it, or mapped together with touched
+/// pages.
 fn touched(c: &mut Client) -> usize {
     const PAGE: usize = 4096;
     const PRESENT: u64 = 1 << 63;
@@ -44,7 +45,7 @@ fn create(c: &mut Client, options: &str) -> Vec<String> {
     (0..QUEUES).map(make).collect()
 }
 
-/// Calls in transactions of their own: else the take would not read ahead.
+/// Each call runs in its own transaction; otherwise the take would not read ahead.
 fn use_queues(c: &mut Client, names: &[String], tube: &str) {
     for name in names {
         for sql in [
@@ -69,7 +70,7 @@ fn a_plain_queue_takes_little_shared_memory() {
     let tubes = create(&mut maker, r#"{"features": {"tube": true}, "tube_stats": ["a"]}"#);
     let exact = "SELECT bool_and((s->>'exact')::boolean) FROM xqueue.stats() s";
     wait_until("the worker has looked at all", || scalar(&mut maker, exact, &[]));
-    // What does not depend on the number of queues.
+    // Touches the memory that does not depend on the number of queues.
     use_queues(&mut c, &plain[..QUEUES / 5], "");
     let growth = |c: &mut Client, names: &[String], tube: &str| {
         let before = touched(c);

@@ -1,4 +1,4 @@
-//! Option tube_stats: what is counted of each tube asked for.
+//! Option tube_stats: the counters of each listed tube.
 
 use xqueue_tests::{
     COLUMNS, Client, Queue, Value, ask, connect, database, expect_error, json, refused, unique,
@@ -9,7 +9,7 @@ fn queue(options: &str) -> Queue {
     Queue::with("tube", COLUMNS, &options)
 }
 
-/// What is counted of a tube: its tasks by state, without those states that it has none of.
+/// Returns a tube's task counters by state, without the zeros.
 fn counted(q: &mut Queue, tube: &str) -> Value {
     let stats = q.stats();
     let tasks = stats["tubes"][tube]["tasks"].as_object().unwrap_or_else(|| panic!("{stats}"));
@@ -20,7 +20,7 @@ fn counted(q: &mut Queue, tube: &str) -> Value {
         .collect()
 }
 
-/// Of all tubes that are counted, the counters are what the table holds.
+/// Asserts that the counters of each listed tube equal the table's contents.
 fn assert_tubes_exact(q: &mut Queue, tubes: &[&str]) {
     q.assert_exact();
     for tube in tubes {
@@ -59,7 +59,7 @@ fn tasks_and_transitions_are_counted_of_the_tubes_asked_for_with_moves_between_t
         Some(2),
         "only those asked for"
     );
-    // Moves: out of a to b, from elsewhere to a, and to nowhere.
+    // Moves from a to b, from an unlisted tube to a, and from a tube to NULL.
     q.sql("UPDATE {q} SET tube = 'b' WHERE id = 2");
     q.sql("UPDATE {q} SET tube = 'a' WHERE tube = 'c'");
     q.sql("UPDATE {q} SET tube = NULL WHERE id = 4");
@@ -157,7 +157,7 @@ fn ask_any(c: &mut Client, q: &str, sql: &str) {
     c.batch_execute(&sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
 }
 
-/// What a session shows of a value, or writes for it, is its own affair: a label is a value of the column's type.
+/// A label is a value of the column's type: settings for input and output of a session do not affect it.
 #[test]
 fn a_label_is_the_value_that_it_stands_for() {
     const SETTINGS: &str =

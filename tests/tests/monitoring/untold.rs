@@ -1,5 +1,5 @@
-//! The triggers of a queue are the owner's to disable, to drop and to replace: counters without reports are not
-//! exact, and `check` says what is missing.
+//! Owners can disable, drop and replace the triggers of a queue. Counters without reports are then not exact, and
+//! `check` says which trigger is missing.
 
 use xqueue_tests::*;
 
@@ -15,7 +15,7 @@ fn is_exact(q: &mut Queue) -> bool {
     q.stats()["exact"] == json!(true)
 }
 
-/// What `check` finds.
+/// Returns the problems that `check` reports, and its hint.
 fn problems(q: &mut Queue) -> (Vec<String>, Option<String>) {
     let report: Value = scalar(&mut q.admin, "SELECT xqueue.check($1::text)", &[&q.name]);
     let problems = report["problems"].as_array().expect("a list").iter();
@@ -23,7 +23,7 @@ fn problems(q: &mut Queue) -> (Vec<String>, Option<String>) {
     (problems.filter_map(text).collect(), text(&report["hint"]))
 }
 
-/// Counters that claim to be exact are right, at whatever moment one looks.
+/// Asserts, at many moments, that counters are right whenever they claim to be exact.
 #[track_caller]
 fn assert_honest(q: &mut Queue) {
     for _ in 0..40 {
@@ -46,7 +46,7 @@ fn changes_while_triggers_are_disabled() {
         assert!(!is_exact(&mut q), "{off}");
         q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 2)");
         assert_honest(&mut q);
-        // Counted or not, it is not to be relied on.
+        // The task can be counted or not, but the counters must not be exact.
         wait_until("the tasks are counted", || {
             q.stats()["tasks"]["ready"] != json!(3) || !is_exact(&mut q)
         });
@@ -123,7 +123,7 @@ fn triggers_of_the_users_that_bear_the_names_of_ours() {
     let refused = expect_error(&mut q.admin, &upgrade, "42710", "xqueue_insert");
     assert!(refused.hint().is_some_and(|hint| hint.contains("RENAME TO")));
     q.sql("ALTER TRIGGER xqueue_insert ON {q}_new RENAME TO own; SELECT xqueue.upgrade('{q}_new'); DROP TABLE {q}_new");
-    // One that is put in the place of ours fires, is not taken for it, and is not ours to drop.
+    // An owner's trigger with the name of ours fires, is not mistaken for ours, and is not dropped by us.
     q.sql(
         "DROP TRIGGER xqueue_insert ON {q};
          CREATE TRIGGER xqueue_insert AFTER INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_f();
@@ -146,7 +146,7 @@ fn triggers_of_the_users_that_bear_the_names_of_ours() {
     );
     q.sql("ALTER TRIGGER xqueue_insert ON {q} RENAME TO own; SELECT xqueue.upgrade('{q}')");
     q.assert_tasks(&[("ready", 4)]);
-    // Our function at another event is no trigger of ours either.
+    // Our function on another event does not count as our trigger.
     q.sql(
         "DROP TRIGGER xqueue_insert ON {q};
          CREATE TRIGGER xqueue_insert AFTER DELETE ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue.row_changed();
@@ -159,8 +159,7 @@ fn triggers_of_the_users_that_bear_the_names_of_ours() {
     q.sql("DROP TRIGGER own ON {q}; DROP FUNCTION {q}_f; DROP TABLE {q}_log");
 }
 
-/// Plain triggers do not report what replication brings, so nothing says that no task is due before those that are
-/// known.
+/// Plain triggers do not report replicated rows, so an earlier due task can exist without a report.
 #[test]
 fn an_earlier_runat_without_a_report() {
     let mut q = queue(0);
@@ -176,7 +175,7 @@ fn an_earlier_runat_without_a_report() {
     q.sql("SELECT xqueue.upgrade('{q}')");
 }
 
-/// They report some updates only.
+/// Such a trigger reports only some updates.
 #[test]
 fn a_trigger_of_ours_for_other_columns() {
     let mut q = queue(2);
@@ -209,7 +208,7 @@ fn indexes_that_are_missing() {
         .collect();
     assert!(indexes.len() > 4, "{indexes:?}");
     for (number, index) in indexes.iter().enumerate() {
-        // Not valid is as good as missing.
+        // An invalid index counts as missing.
         q.sql(&match number {
             0 => format!("UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{index}'::regclass; ALTER INDEX {index} SET (fillfactor = 90)"),
             _ => format!("DELETE FROM pg_depend WHERE classid = 'pg_trigger'::regclass AND refobjid = '{index}'::regclass; DROP INDEX {index}"),

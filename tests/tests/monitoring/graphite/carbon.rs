@@ -1,4 +1,4 @@
-//! A carbon-cache of the test's own: the part of Graphite that listens and writes whisper files.
+//! A carbon-cache for one test: the part of Graphite that listens and writes whisper files.
 
 use std::fs::{self, File};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -14,7 +14,7 @@ pub struct Carbon {
 }
 
 impl Carbon {
-    /// Listens for lines on one port of 127.0.0.1, TCP and UDP, and keeps a point for each second.
+    /// Listens for lines on one port of 127.0.0.1, over TCP and UDP, and stores one point for each second.
     pub fn start() -> Carbon {
         let folder = std::env::temp_dir().join(unique("xqueue_carbon"));
         for part in ["", "storage", "log", "run"] {
@@ -33,7 +33,8 @@ impl Carbon {
         fs::write(self.folder.join(name), text).expect("carbon's configuration is written");
     }
 
-    /// USER is empty: carbon stays the user that it is started as. Port 0: any free one, for what we do not use.
+    /// USER is empty: carbon keeps the user that starts it. The protocols that the tests do not use get port 0, any
+    /// free port.
     fn configuration(&self) -> String {
         let (folder, port) = (self.folder.display(), self.port);
         format!(
@@ -60,12 +61,12 @@ impl Carbon {
         )
     }
 
-    /// Starts it, on the same port after a kill. Listens when this returns.
+    /// Starts carbon, after a kill on its old port. It listens when this returns.
     pub fn restart(&mut self) {
         let log = File::options().create(true).append(true).open(self.folder.join("console.log"));
         let log = log.expect("carbon's output has a file");
         let pid_file = self.folder.join("run/carbon.pid");
-        // A killed carbon leaves it, and the next one refuses to start beside it.
+        // A killed carbon leaves this file, and the next one refuses to start while the file exists.
         drop(fs::remove_file(&pid_file));
         let child = Command::new("carbon-cache")
             .arg("--nodaemon")
@@ -92,7 +93,7 @@ impl Carbon {
         });
     }
 
-    /// SIGKILL, to this one process.
+    /// Sends SIGKILL to carbon's process only.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().expect("carbon can be killed");
@@ -100,7 +101,7 @@ impl Carbon {
         }
     }
 
-    /// The points (unix seconds, value) of a metric in order of time; none while there is no file.
+    /// Returns the points (unix seconds, value) of a metric in order of time. Without a file there are no points.
     pub fn points(&self, metric: &str) -> Vec<(u32, f64)> {
         let path = format!("storage/whisper/{}.wsp", metric.replace('.', "/"));
         let mut points =
@@ -125,7 +126,7 @@ impl Drop for Carbon {
     }
 }
 
-/// Free for both protocols at this moment.
+/// Returns a port that is free for both protocols at this moment.
 fn free_port() -> u16 {
     loop {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -136,8 +137,8 @@ fn free_port() -> u16 {
     }
 }
 
-/// Reads a whisper file of one archive. All is big-endian: a header of 16 bytes, of which the last four are the
-/// number of archives; the archive's offset, seconds per point, number of points; then points of time and value.
+/// Reads a whisper file of one archive, all of it big-endian. A header of 16 bytes ends with the number of archives.
+/// Then come the archive's offset, its seconds per point, its number of points, and the points: time and value.
 fn whisper(file: &[u8]) -> Vec<(u32, f64)> {
     const HEADER: usize = 16 + 12;
     const POINT: usize = 4 + 8;
