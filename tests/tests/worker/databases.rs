@@ -1,11 +1,11 @@
-//! Several databases, and everything an administrator does to databases, tables and the extension while the
-//! workers run: all of it without a restart and without a hang.
+//! Several databases. Administrators create, drop, rename and restore databases, tables and the extension while the
+//! workers run. No command needs a restart of the server, and no command hangs.
 
 use xqueue_tests::*;
 
 const CONSUMER: &str = env!("CARGO_BIN_EXE_consumer");
 
-/// A delayed task comes back: the worker of that database is at work.
+/// Asserts that the database's worker runs: a delayed task becomes ready.
 #[track_caller]
 fn worker_works(q: &mut Queue) {
     let before = q.counted()["ready"].as_i64().unwrap();
@@ -16,7 +16,7 @@ fn worker_works(q: &mut Queue) {
 #[test]
 fn databases_do_not_disturb_each_other() {
     let databases: Vec<Database> = (0..3).map(|_| Database::new("several")).collect();
-    // One name in all of them, and in the main one too.
+    // All databases have a queue with this name, the main one too.
     let name = unique("several");
     let mut all: Vec<Queue> = databases
         .iter()
@@ -58,7 +58,7 @@ fn the_extension_comes_goes_and_comes_again() {
         q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");
         q.sql("SET lock_timeout = '15s'; DROP EXTENSION xqueue CASCADE");
         q.abandon();
-        // The table and its rows are the user's, and it is an ordinary table again.
+        // The table and its rows belong to the user, and it is an ordinary table again.
         assert_eq!(q.counted()["total"], json!(2));
         q.sql("INSERT INTO {q} (payload) VALUES ('1'); UPDATE {q} SET status = 'R'; DELETE FROM {q}; DROP TABLE {q}");
     }
@@ -103,7 +103,7 @@ fn drop_database() {
             scalar(&mut database.admin, sql, &[&name])
         });
         database.sql(&format!("DROP DATABASE {name}{options}"));
-        // A database of the same name is a new one.
+        // A new database can reuse the name.
         database.sql(&format!("CREATE DATABASE {name}"));
         database.client().batch_execute("CREATE EXTENSION xqueue").unwrap();
         worker_works(&mut Queue::new_in(&name, "jobs"));
@@ -122,7 +122,7 @@ fn drop_database_with_force_while_consumers_wait_and_hold() {
     database.sql(&sql);
     assert!(waiter.join().result.is_err());
     q.abandon();
-    // The other databases go on.
+    // The workers of other databases go on.
     worker_works(&mut Queue::new("after"));
 }
 
@@ -194,7 +194,7 @@ fn drop_table_under_load() {
             .collect();
         wait_until("the load runs", || q.stats()["calls"]["delay"].as_i64() > Some(20));
         wait_until("the table is dropped", || {
-            // A deadlock with a writer that asks for more is PostgreSQL's own answer: again.
+            // PostgreSQL can end the DROP because of a deadlock with a writer that upgrades its lock, so it is retried.
             try_sql(&mut q.admin, &format!("DROP TABLE {name}")).is_ok()
         });
         q.abandon();

@@ -1,4 +1,4 @@
-//! Feature ttr: a task that is out for too long comes back.
+//! Feature ttr: a task that is taken for too long comes back.
 
 use xqueue_tests::{
     COLUMNS, Database, Queue, Stopped, Waiter, alone, ask, expect_error, id, ids, json, pid, put,
@@ -105,7 +105,7 @@ fn a_touch_puts_deadline_and_end_of_life_off_by_as_much() {
     let off = "(runat, expires) = (SELECT runat + interval '30 minutes', expires + interval '30 minutes' FROM before)";
     assert!(q.holds(1, off));
     assert_eq!(q.calls("touch"), 1);
-    // In the row form as well.
+    // Also in the row form.
     q.sql("SELECT xqueue.touch(t, increment => '30 minutes') FROM {q} t");
     let off = "(runat, expires) = (SELECT runat + interval '1 hour', expires + interval '1 hour' FROM before)";
     assert!(q.holds(1, off));

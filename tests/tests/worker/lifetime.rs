@@ -1,4 +1,4 @@
-//! Feature ttl: tasks that were not taken in time vanish.
+//! Feature ttl: tasks that are not taken in time are deleted.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use xqueue_tests::{
     status, take, take_all, wait_until,
 };
 
-/// What is written and what the clock said a moment earlier.
+/// A tolerance of one minute: `expires` was computed a moment before this now().
 const IN_AN_HOUR: &str = "expires - now() BETWEEN '59 minutes' AND '61 minutes'";
 
 fn queue(features: &str) -> Queue {
@@ -78,8 +78,7 @@ fn a_release_with_delay_puts_the_end_off_and_one_with_ttl_sets_it_anew() {
     }
 }
 
-/// Gives tasks that are there an end that has passed, and waits until the worker has judged an
-/// untaken one that ends later.
+/// Ends the life of all tasks, and waits until the worker has deleted an untaken task that ends later.
 fn let_life_end(q: &mut Queue) {
     q.sql("UPDATE {q} SET expires = clock_timestamp() - interval '1 second'");
     q.sql("INSERT INTO {q} (id, expires) VALUES (999, clock_timestamp())");
@@ -95,7 +94,7 @@ fn a_taken_task_is_spared_and_judged_when_it_is_released() {
     assert_eq!(take_all(&mut q.admin, &q.name), [1, 2, 3]);
     let_life_end(&mut q);
     q.assert_tasks(&[("taken", 3)]);
-    // Its consumer may still finish it.
+    // Its consumer can still finish it.
     assert_eq!(ids(&q.ask("SELECT xqueue.ack('{q}', 1)")), [1]);
     assert_eq!(q.calls("ttl"), 1);
     q.sql("SELECT xqueue.release('{q}', 2)");
@@ -132,7 +131,7 @@ fn no_take_gets_an_expired_task_while_the_worker_does_nothing() {
         q.sql("SELECT xqueue.put('{q}', '[{}, {}]', ttl => '1 microsecond', tube => 'a')");
         q.sql("SELECT xqueue.put('{q}', '{}', ttl => '0', tube => 'a')");
         q.sql("SELECT xqueue.put('{q}', '{}', ttl => '1 hour', tube => 'a')");
-        // Only the one that lives; the others are there all the time.
+        // Only the living task is returned, although the expired tasks stay in the table.
         assert_eq!(ids(&take(&mut q.admin, "jobs", "0", 10)), [4]);
         for take in [
             "xqueue.take('{q}')",
@@ -197,7 +196,7 @@ fn a_task_is_deleted_within_milliseconds_of_the_end_of_its_life() {
            INSERT INTO public.{q}_late VALUES (clock_timestamp() - OLD.expires); RETURN OLD; END $$; \
          CREATE TRIGGER note BEFORE DELETE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_note()",
     );
-    // The clock is looked at once a second anyway: tasks that end 150 ms apart cannot all wait for it.
+    // The worker wakes up once a second anyway, but tasks that end 150 ms apart cannot all coincide with that.
     q.sql(
         "INSERT INTO {q} (expires) SELECT clock_timestamp() + n * interval '150 milliseconds' \
          FROM generate_series(1, 9) n",
@@ -222,7 +221,7 @@ fn the_end_of_life_can_be_a_column_that_the_table_has() {
     assert!(q.holds(1, "valid_until > now() + interval '59 minutes'"));
     q.sql("UPDATE {q} SET valid_until = now()");
     q.wait_for("total", 0);
-    // A table's own column is never taken for it unasked.
+    // A column of the table itself is not used unless it is named.
     let mut own = Queue::with("ttl", &format!("{COLUMNS}, expires timestamptz"), &json!({}));
     own.fails(r#"SELECT xqueue.upgrade('{q}', '{"features": {"ttl": true}}')"#, "42701", "expires");
 }
@@ -264,7 +263,7 @@ fn switched_off_no_task_expires_any_more_and_the_options_are_refused() {
     ] {
         q.fails(&format!("SELECT {call}"), "0A000", "feature ttl is not enabled");
     }
-    // What was said under the old features does not come into force again with the new ones.
+    // Values from the time of the old features do not apply again under the new ones.
     q.upgrade(&json!({"features": {"ttl": true}}));
     assert!(q.holds(1, "expires IS NULL"));
     assert_eq!(ids(&ask(&mut consumer, &q.name, "SELECT xqueue.ack('{q}', 1)")), [1]);

@@ -1,5 +1,4 @@
-//! What is done without being asked: delays, deadlines, lifetimes, and the workers that do it for many databases and
-//! owners.
+//! Background work: delays, deadlines, lifetimes, and the workers that do it for many databases and owners.
 
 mod databases;
 mod deadlines;

@@ -1,15 +1,15 @@
-//! More databases than places for background workers: databases take turns, and whatever falls due in any of them is done.
+//! More databases than worker slots: databases take turns, and due work in each of them is done.
 
 use std::net::UdpSocket;
 use std::time::Duration;
 use xqueue_tests::*;
 
-/// One place for each that needs one always (the launcher, the sender of metrics, the server's own launcher of logical
-/// replication), and two for the workers of databases.
+/// Three worker slots are always in use: by the launcher, the metrics worker and the server's logical replication
+/// launcher. Two are left for database workers.
 const TWO_PLACES: &str = "max_worker_processes = 5\n";
 const DATABASES: usize = 7;
 
-/// A queue in each of several new databases, which are copies of one.
+/// Creates several databases, copies of one template, and returns the queue of each.
 fn queues_of(server: &Cluster, features: &Value) -> Vec<Queue> {
     let mut admin = server.client();
     let config = |name: &str| server.config().dbname(name).clone();
@@ -35,7 +35,7 @@ fn ready(q: &mut Queue) -> i64 {
     q.counted()["ready"].as_i64().unwrap()
 }
 
-/// A delay ends in each at about the same time, and is kept.
+/// In each database a delay ends at about the same time, and the task becomes ready.
 #[track_caller]
 fn keep_delays(all: &mut [Queue]) {
     for q in all.iter_mut() {
@@ -46,7 +46,7 @@ fn keep_delays(all: &mut [Queue]) {
     }
 }
 
-/// What a lost connection has taken is given back in each.
+/// In each database the tasks of a lost connection come back.
 #[track_caller]
 fn give_back(all: &mut [Queue]) {
     let before: Vec<i64> = all.iter_mut().map(ready).collect();
@@ -72,7 +72,7 @@ fn states(c: &mut Client) -> Vec<String> {
 
 const NO_WORKER: &str = "xqueue: no background worker for";
 
-/// Background workers of a kind.
+/// Returns the background workers of a kind.
 fn processes(c: &mut Client, kind: &str) -> Vec<i32> {
     let sql = "SELECT coalesce(array_agg(pid), '{}') FROM pg_stat_activity WHERE backend_type = $1";
     scalar(c, sql, &[&kind])
@@ -113,7 +113,7 @@ fn deadlines_ends_of_life_and_leases_are_kept_in_databases_without_a_worker() {
         let held: Option<String> = scalar(&mut holder, take, &[]);
         assert!(held.is_some());
         holders.push(holder);
-        // One that ends soon, and one of a session that lives on for a while after its connection.
+        // A task that expires soon, and a task of a session that outlives its connection.
         q.sql("SELECT xqueue.put('jobs', '{}', ttl => '200 milliseconds')");
     }
     for q in &mut all {
@@ -183,7 +183,7 @@ fn turns_go_on_after_the_end_of_the_launcher_and_of_workers() {
         }
         let before: Vec<i64> =
             all.iter_mut().map(|q| q.counted()["total"].as_i64().unwrap()).collect();
-        // A worker may end in between, because its turn is over.
+        // A worker can end between the two steps, because its turn ends.
         wait_until("one is killed", || {
             let found = processes(&mut c, kind);
             found
@@ -238,7 +238,7 @@ fn a_database_that_is_always_busy_does_not_keep_its_place() {
     let server = Cluster::new(TWO_PLACES);
     let mut all = crowd(&server);
     let (busy, others) = all.split_at_mut(3);
-    // Something is due every few milliseconds.
+    // A task falls due every few milliseconds.
     let series = "INSERT INTO {q} (status, runat) SELECT 'W', now() + n * interval '3 milliseconds' FROM generate_series(1, 3000) n";
     busy.iter_mut().for_each(|q| q.sql(series));
     for _ in 0..3 {
@@ -284,7 +284,7 @@ fn owners_code_that_fails_or_does_not_end_takes_no_turn_of_other_databases() {
     }
 }
 
-/// Adds a queue that is not counted in passing, as it has more pages than that.
+/// Adds a queue with too many pages for the database worker to recount by itself.
 fn make_large(q: &mut Queue) {
     q.sql(
         "CREATE TABLE large (id bigint PRIMARY KEY, filler char(100) DEFAULT '');
@@ -309,7 +309,7 @@ fn delays_are_kept_while_large_tables_are_counted_again() {
     }
 }
 
-/// There is never a place to count, which keeps no other database from its turns.
+/// A recount never gets a worker slot, but the databases still take turns.
 #[test]
 fn delays_are_kept_with_one_place_although_a_large_table_waits_for_another() {
     let server = Cluster::new("max_worker_processes = 4\n");
@@ -329,7 +329,7 @@ fn delays_are_kept_with_one_place_although_a_large_table_waits_for_another() {
     });
 }
 
-/// Reads what is sent to Graphite until each database has been reported `times` times with the age of its ready task.
+/// Reads datagrams for Graphite until each database has been reported `times` times with the age of its ready task.
 fn receive(graphite: &UdpSocket, times: usize) {
     let mut seen = [0; DATABASES];
     let mut datagram = [0; 65536];
@@ -366,6 +366,6 @@ fn metrics_need_no_worker_where_nothing_has_changed() {
     }
     let before = starts();
     receive(&graphite, 30);
-    // One each for what was asked before.
+    // The earlier puts can start one worker for each database.
     assert!(starts() <= before + DATABASES, "{before}, then {}", starts());
 }

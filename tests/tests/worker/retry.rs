@@ -1,4 +1,4 @@
-//! Feature retry: attempts are counted, the next one waits, after the last the task is buried.
+//! Feature retry: attempts are counted, the next attempt waits, and after the last one the task is buried.
 
 use xqueue_tests::{
     COLUMNS, Client, Queue, Reads, ask, ask_one, expect_error, ids, json, pid, put, refused,
@@ -15,11 +15,11 @@ fn take(c: &mut Client, q: &str) -> i64 {
     task["attempts"].as_i64().expect("attempts are counted")
 }
 
-/// The seconds that task 1 has to wait when it is released now.
+/// Releases task 1 and returns the seconds that it has to wait.
 fn wait_after_release(q: &mut Queue) -> f64 {
     q.sql("UPDATE {q} SET status = 'R', runat = NULL");
     take(&mut q.admin, &q.name);
-    // now() is when the statement began, a moment before the release.
+    // now() is the start of the statement, a moment before the release.
     let sql = "SELECT to_jsonb(extract(epoch FROM (t->>'runat')::timestamptz - now())) \
                FROM xqueue.release('{q}', 1) AS t";
     q.ask_one(sql).as_f64().expect("it waits")
@@ -46,7 +46,8 @@ fn a_release_with_a_delay_of_zero_does_not_wait_for_the_next_attempt() {
     assert!(q.holds(1, "status = 'B'"), "the limit holds all the same");
 }
 
-/// A take that leaves the number to a statement does not look for a task that has another kind of number.
+/// The attempts column has a domain type, so a take leaves the increment to a statement. Such a take still scans no
+/// other tasks.
 #[test]
 fn attempts_of_a_domain_are_counted_without_a_walk() {
     let mut q = Queue::new("retry_domain");
@@ -75,7 +76,7 @@ fn attempts_are_counted_at_each_take_and_only_there() {
         q.sql("SELECT xqueue.release('{q}', 1)");
         assert!(q.holds(1, "status = 'R'"), "without backoff it is ready at once");
     }
-    // A take that is rolled back was none.
+    // A take that is rolled back does not count as an attempt.
     q.sql("BEGIN; SELECT xqueue.take('{q}'); ROLLBACK");
     assert!(q.holds(1, "attempts = 3"));
     refused(
@@ -290,7 +291,7 @@ fn a_limit_switched_on_for_a_queue_in_use_is_kept() {
     let mut consumer = q.client();
     ask(&mut consumer, &q.name, "SELECT xqueue.take('{q}')");
     q.upgrade(&json!({"features": {"retry": {"limit": 1}}}));
-    // That attempt was not counted.
+    // The attempt before the upgrade was not counted.
     ask(&mut consumer, &q.name, "SELECT xqueue.release('{q}', 1)");
     assert!(q.holds(1, "status = 'R' AND attempts = 0"));
     assert_eq!(take(&mut consumer, &q.name), 1);

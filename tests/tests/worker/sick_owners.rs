@@ -1,4 +1,5 @@
-//! What an owner's queues cost the owners of others: time of the worker of the database, job workers, recounts.
+//! Isolation of owners: how much one owner's queues delay those of others, through the database worker, job workers and
+//! recounts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use xqueue_tests::*;
@@ -13,7 +14,7 @@ fn give(q: &mut Queue, owner: &str) {
     q.sql(&format!("GRANT CREATE ON SCHEMA public TO {owner}; ALTER TABLE {{q}} OWNER TO {owner}"));
 }
 
-/// A role of a database of the test's own, gone at its end with what it owns there.
+/// A role in the test's own database, dropped at the end with everything that it owns there.
 struct Owner {
     name: String,
     database: String,
@@ -43,7 +44,7 @@ impl Drop for Owner {
     }
 }
 
-/// Serves a delayed task of the queue this number of times.
+/// Asserts that `times` delayed tasks of the queue become ready, one after the other.
 #[track_caller]
 fn is_served(q: &mut Queue, times: i64) {
     let before = q.counted()["ready"].as_i64().unwrap();
@@ -53,7 +54,7 @@ fn is_served(q: &mut Queue, times: i64) {
     }
 }
 
-/// A trigger that notes in each task which process has made it ready, and what that has of random numbers.
+/// Creates a trigger that notes in each task the process that promoted it, and a random number from that process.
 fn note_process(q: &mut Queue, also: &str) {
     q.sql(&format!(
         "CREATE FUNCTION {{q}}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -62,7 +63,7 @@ fn note_process(q: &mut Queue, also: &str) {
     ));
 }
 
-/// Returns what was noted of ready tasks under a key.
+/// Returns the noted values of one key in the ready tasks.
 fn noted(q: &mut Queue, key: &str) -> BTreeSet<String> {
     let sql = format!("SELECT payload->>'{key}' FROM {} WHERE payload ? '{key}'", q.name);
     q.admin.query(&sql, &[]).unwrap().iter().map(|row| row.get(0)).collect()
@@ -80,7 +81,7 @@ fn a_recount_that_takes_long_makes_no_other_queue_wait() {
     let mut healthy = Queue::new_in(&database.name, "healthy");
     is_served(&mut healthy, 1);
     slow.assert_exact();
-    // Each tube takes long to decompress, and so does what stands for no state.
+    // Each tube takes long to decompress, and so does the invalid status.
     slow.sql(
         "ALTER TABLE {q} DISABLE TRIGGER USER;
          INSERT INTO {q} (status, runat, tube) VALUES ('W', 'infinity', repeat('x', 50000000));
@@ -93,13 +94,13 @@ fn a_recount_that_takes_long_makes_no_other_queue_wait() {
     );
     is_served(&mut healthy, 3);
     assert_eq!(slow.stats()["exact"], json!(false), "it is counted meanwhile");
-    // It gets to its end.
+    // The recount finishes.
     wait_until("it is counted", || slow.stats()["exact"] == json!(true));
     slow.sql("TRUNCATE {q}");
 }
 
-/// A session that needs the list of queues for itself does not wait until all is counted, with all behind it that
-/// only look there.
+/// A recount gives way to a session that locks the list of queues. Otherwise this session, and all readers behind it,
+/// would wait until everything is counted.
 #[test]
 fn a_recount_gives_way_to_a_session_that_needs_the_list_of_queues() {
     let database = Database::new("registry");
@@ -136,7 +137,7 @@ fn the_slow_queues_of_an_owner_do_not_keep_the_worker_from_those_of_others() {
     let mut slow: Vec<Queue> = (0..QUEUES)
         .map(|_| {
             let mut q = owner.queue("slow");
-            // Functions of the server's own, many times longer than a job may take.
+            // Functions of the server itself that run far longer than a job is allowed to.
             let factorials = vec!["factorial(n)"; 40].join(" + ");
             q.sql(&format!(
                 "ALTER TABLE {{q}} ADD CONSTRAINT own CHECK (status <> 'R' OR n IS NULL OR {factorials} > 0)"
@@ -173,7 +174,7 @@ fn a_job_worker_serves_no_second_owner() {
     let database = Database::new("bound");
     let owners: Vec<Owner> = (0..3).map(|_| Owner::create(&database, "bound")).collect();
     let mut queues: Vec<Queue> = owners.iter().map(|owner| owner.queue("bound")).collect();
-    // The first one leaves something behind in each session that runs its code.
+    // The first owner's code changes the state of each session that it runs in.
     for (index, q) in queues.iter_mut().enumerate() {
         note_process(q, if index == 0 { "PERFORM setseed(0.25);" } else { "" });
     }
@@ -201,7 +202,7 @@ fn a_job_worker_serves_no_second_owner() {
             assert!(known.is_empty(), "another's random numbers: {known:?}");
         }
     }
-    // The next owner of a table is another one, too.
+    // A new owner of the table also gets another process.
     let before = noted(&mut queues[0], "pid");
     queues[0].sql(&format!("ALTER TABLE {{q}} OWNER TO {}; DELETE FROM {{q}}", owners[1].name));
     is_served(&mut queues[0], 1);
@@ -224,7 +225,7 @@ fn a_busy_owner_keeps_its_job_worker() {
     }
     let (mut pids, others) = (noted(&mut first, "pid"), noted(&mut second, "pid"));
     pids.extend(others);
-    // One for each piece of work would be 40. On a busy machine one may end as it has nothing to do for a while.
+    // One process for each piece of work would make 40. On a busy machine an idle process can end earlier.
     assert!(pids.len() <= 10, "processes for one owner: {pids:?}");
     mend(&mut first);
     mend(&mut second);
@@ -269,7 +270,7 @@ fn a_job_worker_is_kept_for_no_longer_than_a_time_limit_allows() {
         give(&mut q, owner);
         q
     });
-    // Each task takes nearly as long as the limit allows, of two kinds of work.
+    // Two kinds of work, and each task takes nearly as long as the limit allows.
     slow.sql(
         "CREATE TABLE {q}_log (job xid8, operation text);
          CREATE FUNCTION {q}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.15);
@@ -304,7 +305,7 @@ fn signal(name: &str, process: i32) {
     assert!(sent.expect("kill").success());
 }
 
-/// A process that is stopped hears no signal, as a loop in C that looks for none.
+/// A stopped process reacts to no signal, like a loop in C that never checks for interrupts.
 #[test]
 fn an_owner_whose_code_hears_no_signal_has_no_second_job_worker() {
     let server = Cluster::new("xqueue.max_job_workers = 1\nxqueue.worker_timeout = '200ms'\n");
@@ -348,7 +349,7 @@ fn an_owner_whose_code_hears_no_signal_has_no_second_job_worker() {
     signal("-CONT", stopped);
     second.wait_for("ready", 1);
     left_alone(&mut deaf);
-    // A crash is no way round it.
+    // A crash does not reset this.
     for q in [&mut deaf, &mut second, &mut other] {
         q.abandon();
     }
@@ -357,7 +358,7 @@ fn an_owner_whose_code_hears_no_signal_has_no_second_job_worker() {
     let again = |name: &str| Queue::adopt_at(server.config(), name);
     let (mut deaf, mut second, mut other) = (again("first"), again("second"), again("third"));
     left_alone(&mut deaf);
-    // What had become ready before the crash may be waiting again.
+    // Tasks that were ready before the crash can be waiting again.
     for q in [&mut second, &mut other] {
         q.sql("SELECT xqueue.put('{q}', '{}', '1 millisecond')");
         q.wait_for("waiting", 0);

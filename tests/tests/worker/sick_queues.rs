@@ -1,5 +1,5 @@
-//! Queues whose owners' code does not end, or undoes what the worker does: no other queue waits for them, and
-//! nothing runs without a pause.
+//! Queues whose owners' code never ends, or undoes the worker's changes. No other queue waits for them, and every retry
+//! comes after a pause.
 
 mod places;
 
@@ -7,10 +7,10 @@ use xqueue_tests::*;
 
 const CONSUMER: &str = env!("CARGO_BIN_EXE_consumer");
 
-/// Does not end, and is deaf to what cancels a statement.
+/// Never ends, and ignores the cancellation of its statement.
 const ENDLESS: &str = "LOOP BEGIN PERFORM pg_sleep(1); EXCEPTION WHEN query_canceled OR OTHERS THEN NULL; END; END LOOP";
 
-/// A trigger that runs `body` before each row of an event.
+/// Creates a trigger that runs `body` before each row of an event.
 fn before_each(q: &mut Queue, event: &str, body: &str) {
     q.sql(&format!(
         "CREATE FUNCTION {{q}}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body}; END $$;
@@ -27,14 +27,14 @@ fn error_of(q: &mut Queue) -> String {
     scalar(&mut q.admin, sql, &[&q.name])
 }
 
-/// The job workers of the database that `c` is connected to.
+/// Returns the job workers of the database that `c` is connected to.
 fn job_workers(c: &mut Client) -> Vec<i32> {
     let sql = "SELECT coalesce(array_agg(pid), '{}') FROM pg_stat_activity \
                WHERE backend_type = 'xqueue job worker' AND datname = current_database()";
     scalar(c, sql, &[])
 }
 
-/// Serves a delayed task of the queue this number of times.
+/// Asserts that `times` delayed tasks of the queue become ready, one after the other.
 #[track_caller]
 fn is_served(q: &mut Queue, times: i64) {
     let before = q.counted()["ready"].as_i64().unwrap();
@@ -44,7 +44,7 @@ fn is_served(q: &mut Queue, times: i64) {
     }
 }
 
-/// A queue with delays on a server of the test's own.
+/// Creates a queue with delays on a server for one test.
 fn queue_at(server: &Cluster, name: &str) -> Queue {
     let columns = "id bigserial PRIMARY KEY, payload jsonb";
     Queue::make_at(server.config(), name, columns, &json!({"features": {"delayed": true}}))
@@ -61,7 +61,7 @@ fn a_trigger_that_cannot_be_cancelled_stops_no_other_queue() {
     wait_until("it runs", || !job_workers(&mut c).is_empty());
     let first = job_workers(&mut c);
     is_served(&mut healthy, 5);
-    // What a lost consumer has taken comes back as well.
+    // Tasks of a lost consumer come back as well.
     let child = Consumer::start(CONSUMER, "hold", &database.name, &healthy.name);
     healthy.wait_for("taken", 1);
     drop(child);
@@ -100,7 +100,7 @@ fn the_sick_queues_of_a_role_do_not_keep_another_from_its_triggers() {
         is_served(&mut honest, 1);
         assert!(job_workers(&mut c).len() <= 2, "as many as xqueue.max_job_workers allows");
     }
-    // Each has its turn.
+    // Every failing queue gets its turn.
     for q in &mut sick {
         wait_until("each is tried", || !error_of(q).is_empty());
     }
@@ -145,13 +145,13 @@ fn whatever_runs_the_owners_code_is_left_to_a_job_worker() {
         ),
         (
             "text",
-            // A function of the server's own that runs a statement.
+            // A built-in function that runs a statement.
             "ALTER TABLE {q} ADD CHECK (ts_rewrite('a'::tsquery, 'SELECT ''a''::tsquery, ''b''::tsquery WHERE public.deaf(1)') IS NOT NULL)",
         ),
     ] {
         let mut q = Queue::new_in(&database.name, name);
         q.sql(ddl);
-        // The pauses of one that is ended by force grow.
+        // Each case has its own owner, because the pauses of an owner grow with each worker that is ended by force.
         let owner = unique(name);
         q.sql(&format!("CREATE ROLE {owner}; ALTER TABLE {{q}} OWNER TO {owner}"));
         q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now() + interval '20 milliseconds')");
@@ -215,7 +215,7 @@ fn a_job_worker_needs_no_worker_of_the_database() {
     sick.wait_for("ready", 1);
 }
 
-/// Returns how often the worker has come by while another queue was served this number of times.
+/// Returns the number of the worker's attempts on one queue while the other was served `served` times.
 fn rounds_while(sick: &mut Queue, healthy: &mut Queue, served: i64) -> i64 {
     let rounds = format!("SELECT last_value FROM {}_rounds", sick.name);
     let before: i64 = scalar(&mut sick.admin, &rounds, &[]);
@@ -256,17 +256,17 @@ fn what_comes_to_nothing_is_not_tried_again_at_once() {
         let body = format!("IF NOT {is_worker} THEN RETURN NEW; END IF; {count}; {body}");
         before_each(&mut q, event, &body);
         q.sql(task);
-        // The next one compares what is taken with the sessions.
+        // The next worker compares taken tasks with the sessions.
         q.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'xqueue worker' AND datname = current_database()");
         let called = format!("SELECT is_called FROM {}_rounds", q.name);
         wait_until(&format!("{name}: the worker has come by"), || {
             scalar(&mut q.admin, &called, &[])
         });
-        // The first pauses are short.
+        // Waits until the short pauses at the beginning have passed.
         is_served(&mut healthy, 20);
         let rounds = rounds_while(&mut q, &mut healthy, 20);
         assert!(rounds <= 20, "{name}: {rounds} rounds while another queue was served 20 times");
-        // A healthy task of the same queue is served all the same.
+        // Without the trigger, the queue is served.
         q.sql("SET lock_timeout = '15s'; DROP TRIGGER own ON {q}");
         q.wait_for("waiting", 0);
         q.wait_for("taken", 0);
@@ -299,7 +299,8 @@ fn a_cancel_of_an_idle_worker_does_not_end_it() {
     assert_eq!(scalar::<i32>(&mut q.admin, worker, &[]), before, "the same worker");
 }
 
-/// Whether a queue with delays is left to a job worker, on a server that has no place for one.
+/// Returns true if the queue is left to a job worker, on a server without a free worker slot, and false if it is
+/// served.
 fn is_left(q: &mut Queue) -> bool {
     q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
     wait_until("it is served, or left to a job worker", || {
@@ -343,7 +344,7 @@ fn what_users_define_and_what_may_be_costly_is_left_to_a_job_worker() {
          CREATE TYPE letters AS ENUM ('a', 'b')",
     )
     .unwrap();
-    // Rules of a collation are data. There are servers without ICU, which have the others only.
+    // A collation with ICU rules has only data. Servers without ICU have libc collations only.
     let rules =
         "CREATE COLLATION own (provider = icu, locale = 'und-u-ks-level2', deterministic = false)";
     if c.batch_execute(rules).is_err() {
@@ -376,7 +377,7 @@ fn what_users_define_and_what_may_be_costly_is_left_to_a_job_worker() {
         column("bigint GENERATED ALWAYS AS (id + 1) STORED"),
     ];
     let check = |condition: &str| format!("ALTER TABLE {{q}} ADD CHECK ({condition})");
-    // No code of users, but what may take hours, or what only a statement does.
+    // Expressions without users' code that can take hours, or that only a statement evaluates.
     let costly = [
         check("status::text !~ '(a*)*b'"),
         check("octet_length(repeat(status::text, 3)) > 0"),
@@ -402,7 +403,7 @@ fn what_users_define_and_what_may_be_costly_is_left_to_a_job_worker() {
         "CREATE INDEX ON {q} USING hash (id)".to_string(),
         "CREATE INDEX ON {q} (id) INCLUDE (status) WHERE id > 5".to_string(),
         column("bigint DEFAULT five()"),
-        // The planner would evaluate it.
+        // The planner would evaluate this expression.
         "CREATE STATISTICS own ON (five() + id), status FROM {q}".to_string(),
         column("letters CHECK (x IN ('a', 'b'))"),
         column("varchar(9) CHECK (length(x) > 0 AND x IN ('a', 'b') OR x IS NULL)"),
@@ -410,7 +411,7 @@ fn what_users_define_and_what_may_be_costly_is_left_to_a_job_worker() {
         column("int CHECK (x BETWEEN 1 AND 5::smallint) CHECK (x = ANY (ARRAY[1, 2]))"),
         column("timestamptz CHECK (x < '2100-01-01Z')"),
     ];
-    // Coercions that are found while an expression runs.
+    // Coercions that are looked up while an expression runs.
     let json = [
         "ALTER TABLE {q} ADD CHECK (JSON_VALUE(to_jsonb(id), '$' RETURNING checked) IS DISTINCT FROM 0)".to_string(),
         "ALTER TABLE {q} ADD CHECK (JSON_ARRAY(status) IS NOT NULL)".to_string(),

@@ -1,11 +1,11 @@
-//! What the worker does to tasks by itself: the same whether the worker of the database does it without statements, or a job worker
-//! by statements because the table has a trigger of its owner's.
+//! Changes of tasks by the workers themselves. The database worker makes them without statements. For a table with an
+//! owner's trigger, a job worker makes them by statements. The result is the same.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use xqueue_tests::*;
 
-/// Features, more columns, the tasks' columns and values.
+/// Features, additional columns, and the columns and values of the tasks.
 const CASES: &[(&str, &str, &str)] = &[
     (
         r#"{"delayed": true}"#,
@@ -74,7 +74,7 @@ const CASES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The tasks as they are shown, instants as units of ten thousand seconds from now.
+/// Returns the tasks as JSON, with instants in units of ten thousand seconds from now.
 fn tasks(q: &mut Queue) -> Value {
     let sql = "SELECT coalesce(jsonb_agg(to_jsonb(t) || jsonb_build_object(
                    'runat', round(extract(epoch FROM (to_jsonb(t)->>'runat')::timestamptz - now()) / 10000),
@@ -91,7 +91,7 @@ fn left(q: &mut Queue, is_done: &str) -> i64 {
 
 #[test]
 fn without_statements_the_worker_does_the_same() {
-    // What the worker has to act on: it is due, or taken by nobody who is there.
+    // Tasks that the worker has to act on: due tasks, and taken tasks whose owner does not exist.
     const DUE: &str = "to_jsonb(t)->>'status' IN ('W', 'T', 'Z') AND (to_jsonb(t)->>'runat')::timestamptz <= now()
         OR to_jsonb(t)->>'status' IN ('R', 'W', 'B') AND (to_jsonb(t)->>'expires')::timestamptz <= now()
         OR status = 'T' AND NOT owner IS NOT DISTINCT FROM LIVE";
@@ -114,7 +114,7 @@ fn without_statements_the_worker_does_the_same() {
                      CREATE TRIGGER own BEFORE INSERT OR UPDATE OR DELETE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_f()",
                 );
             }
-            // A session that is there, where its time to run is over; else one that is gone, or none.
+            // With a time to run the owner is a live session. Otherwise it is a session that does not exist, or NULL.
             let lost = ["NULL::uuid", "'00000000-0000-4000-8000-000000000001'::uuid"][number % 2];
             let owner = if features["ttr"].is_null() { lost } else { &live };
             q.sql(&format!("INSERT INTO {{q}} {}", values.replace("OWNER", owner)));
@@ -136,7 +136,7 @@ fn without_statements_the_worker_does_the_same() {
 
 #[test]
 fn tasks_of_a_connection_that_ends_come_back_without_statements_as_well() {
-    // After two attempts at most a task is buried.
+    // The limit is two attempts: after them a task is buried.
     let cases = [("{}", 0), (r#"{"retry": {"limit": 2}}"#, 10), (r#"{"utube": true}"#, 0)];
     for (features, buried) in cases {
         let options = json!({"features": features.parse::<Value>().unwrap()});
@@ -152,10 +152,10 @@ fn tasks_of_a_connection_that_ends_come_back_without_statements_as_well() {
     }
 }
 
-/// The rows that a queue's worker has written by code of its owner, by the kind of process.
+/// The kinds of processes in which the owner's code has run.
 const RAN: &str = "SELECT coalesce(string_agg(DISTINCT kind, ', '), '') FROM ran";
 
-/// A function that claims to be immutable and notes in which kind of process it runs.
+/// A function that claims to be immutable and notes the kind of process it runs in.
 const SPY: &str = "CREATE TABLE ran (kind text);
     CREATE FUNCTION note() RETURNS void LANGUAGE sql AS
         $$ INSERT INTO public.ran SELECT backend_type FROM pg_stat_activity WHERE pid = pg_backend_pid() $$;
@@ -163,7 +163,7 @@ const SPY: &str = "CREATE TABLE ran (kind text);
         $$ BEGIN PERFORM public.note(); RETURN n; END $$;
     GRANT ALL ON ran TO public";
 
-/// A description that another command outdates in the middle of a job shows no task: that is no answer.
+/// If another command invalidates the table's description in the middle of a job, an empty result proves nothing.
 #[test]
 fn tasks_of_a_connection_that_ends_come_back_while_rights_are_given() {
     let mut q = Queue::with("granted", COLUMNS, &json!({"features": {"delayed": true}}));
@@ -177,7 +177,7 @@ fn tasks_of_a_connection_that_ends_come_back_while_rights_are_given() {
                 role.name
             );
             scope.spawn(move || {
-                // Two at a time change one row of pg_class.
+                // Two threads update the same row of pg_class.
                 while !is_over.load(Ordering::Relaxed) {
                     let _ = c.batch_execute(&sql);
                 }
@@ -197,7 +197,7 @@ fn tasks_of_a_connection_that_ends_come_back_while_rights_are_given() {
     });
 }
 
-/// Ends the others, too, should the test fail.
+/// Ends the other threads too if the test fails.
 struct OnDrop<'a>(&'a AtomicBool);
 
 impl Drop for OnDrop<'_> {
@@ -206,7 +206,8 @@ impl Drop for OnDrop<'_> {
     }
 }
 
-/// Whoever locks an index of his between a look at his table and what follows may add what a planner evaluates meanwhile.
+/// An owner can lock an index after the worker has checked the table, and meanwhile add an expression that a planner
+/// would evaluate.
 #[test]
 fn the_worker_of_a_database_evaluates_nothing_that_an_owner_adds_and_waits_for_no_index() {
     let database = Database::new("spied");
@@ -232,7 +233,7 @@ fn the_worker_of_a_database_evaluates_nothing_that_an_owner_adds_and_waits_for_n
     }
 }
 
-/// A check that refuses promotions is met once by each task, and from then on by one task after each pause.
+/// When a check refuses promotions, each task is tried once, and after that one task after each pause.
 #[test]
 fn tasks_whose_change_fails_rest_and_hold_up_no_other() {
     let database = Database::new("refused");
@@ -241,7 +242,7 @@ fn tasks_whose_change_fails_rest_and_hold_up_no_other() {
     q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() FROM generate_series(1, 120)");
     q.wait_for("ready", 20);
     let error = "SELECT coalesce(error, '') FROM xqueue.queues WHERE queue = $1::text::regclass";
-    // Rows that were written and undone are dead, and nothing else is.
+    // Only rows that were written and rolled back are dead.
     let dead =
         "SELECT n_dead_tup + n_tup_upd FROM pg_stat_user_tables WHERE relid = $1::text::regclass";
     let attempts = |q: &mut Queue| -> i64 {

@@ -1,4 +1,4 @@
-//! A worker that is missing, or does not work, is seen.
+//! Missing and stuck workers are reported.
 
 use std::process::Command;
 use xqueue_tests::*;
@@ -13,7 +13,7 @@ fn error(c: &mut Client) -> String {
 
 #[test]
 fn databases_without_a_place_for_their_workers() {
-    // None beside the launcher, the sender of metrics, and the server's own.
+    // The launcher, the metrics worker and the server's own launcher use all worker slots.
     let server = Cluster::new("max_worker_processes = 3\n");
     let mut first = server.client();
     first.batch_execute("CREATE DATABASE second").unwrap();
@@ -42,7 +42,7 @@ fn databases_without_a_place_for_their_workers() {
     assert_eq!(metric(&mut second, "worker_up"), Some(0.0));
     assert!(metric(&mut second, "worker_lag_seconds").is_some_and(|lag| lag >= 5.0));
     assert_eq!(metric(&mut first, "error"), None, "it has no queue");
-    // A database that waits is reported once.
+    // A database without a worker is reported once.
     let said = "WARNING:  xqueue: no background worker for database \"second\"";
     wait_until("the log names the database", || server.log().contains(said));
     wait_until("it has waited for longer", || {
@@ -62,7 +62,7 @@ fn databases_without_a_place_for_their_workers() {
     assert_eq!(metric(&mut first, "worker_lag_seconds"), Some(0.0));
 }
 
-/// One that no process can connect to is left alone where that is known, and else tried less and less often.
+/// Databases that accept no connections are skipped if the catalog marks them. Others are retried at growing intervals.
 #[test]
 fn databases_that_cannot_be_connected_to() {
     let server = Cluster::new("");
@@ -117,7 +117,7 @@ fn a_worker_that_is_stopped() {
         let sent = Command::new("kill").args([name, &worker.to_string()]).status();
         assert!(sent.expect("kill").success());
     };
-    // Stopped in the middle of its work it might hold what others wait for.
+    // Waits until the worker sleeps: a worker stopped in the middle of its work can hold locks that others wait for.
     let sleeps = format!(
         "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {worker} AND wait_event_type = 'Extension')"
     );
@@ -140,7 +140,7 @@ fn a_worker_that_is_stopped() {
     assert!(rounds);
 }
 
-/// From PostgreSQL 17 on an extension may name what a process waits for.
+/// Since PostgreSQL 17 an extension can name its wait events.
 #[test]
 fn waits_have_names_and_so_have_workers() {
     let mut q = Queue::with(
@@ -175,11 +175,12 @@ fn waits_have_names_and_so_have_workers() {
     }
 }
 
-/// An owner of databases needs no more than a transaction that renames them, and is left open.
+/// To lock databases, their owner only needs an open transaction that renames them.
 #[test]
 fn databases_that_are_locked_keep_no_places_for_workers() {
     const LOCKED: usize = 8;
-    // Beside the launcher, the sender of metrics and the server's own there are fewer than are locked.
+    // The launcher, the metrics worker and the server's own launcher leave fewer worker slots than there are locked
+    // databases.
     let server = Cluster::new("max_worker_processes = 6\n");
     let mut owner = server.client();
     owner.batch_execute("CREATE ROLE mallory CREATEDB").unwrap();

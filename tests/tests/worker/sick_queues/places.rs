@@ -1,4 +1,4 @@
-//! Queues whose job workers have to wait for a place, or for a pause to be over.
+//! Queues whose job workers wait for a worker slot, or for the end of a pause.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn what_has_to_be_ended_is_tried_again_after_growing_pauses() {
     sick.wait_for("ready", 1);
 }
 
-/// Returns when the queue has failed, the number of times, in seconds.
+/// Returns the times, in seconds, of the queue's first `count` failures.
 fn failures(q: &mut Queue, count: usize) -> Vec<f64> {
     let failed_at = "SELECT (s->>'error_at')::float8 FROM xqueue.stats() s";
     let mut failures: Vec<f64> = vec![];
@@ -43,11 +43,11 @@ fn tasks_that_a_trigger_refuses_are_tried_less_and_less_and_hold_up_no_other() {
     q.sql(
         "INSERT INTO {q} (status, runat, payload) SELECT 'W', now(), '{\"bad\": true}' FROM generate_series(1, 5)",
     );
-    // A worker that sees them before their commit has told of them tries them once more at the beginning.
+    // A worker that sees the tasks before their commit is reported tries them one more time at the beginning.
     let failures = failures(&mut q, 7);
     let pauses: Vec<f64> = failures.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses[5] >= 1.6, "a second was the most once: {pauses:?}");
-    // They rest while others are served that fall due.
+    // The refused tasks pause while others that fall due are served.
     let tries = format!("SELECT last_value FROM {}_tries", q.name);
     let before: i64 = scalar(&mut q.admin, &tries, &[]);
     is_served(&mut q, 20);
@@ -55,7 +55,7 @@ fn tasks_that_a_trigger_refuses_are_tried_less_and_less_and_hold_up_no_other() {
     assert!(after - before <= 15, "{} tries of 5 tasks", after - before);
     assert_eq!(q.counted()["waiting"], json!(5));
     assert!(error_of(&mut q).contains("refused"));
-    // Who mends the table does not wait for the pause.
+    // Repairing the table ends the pause.
     mend(&mut q);
     q.wait_for("waiting", 0);
 }
@@ -77,7 +77,7 @@ fn what_took_too_long_is_tried_again_though_nothing_else_falls_due() {
 
 #[test]
 fn without_a_place_for_a_job_worker_other_queues_go_on() {
-    // As many as there are without one.
+    // Worker slots for all other workers, without one for a job worker.
     let server = Cluster::new("max_worker_processes = 4\n");
     server.wait_running();
     let (mut waiting, mut healthy) = (queue_at(&server, "waiting"), queue_at(&server, "healthy"));
