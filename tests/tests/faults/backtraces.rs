@@ -1,8 +1,8 @@
-//! Errors tell clients what has happened, not where in this library.
+//! Errors tell clients the cause, without a location in the library's code.
 
 use xqueue_tests::*;
 
-/// What pgrx would add to the DETAIL of errors is about this library's inside.
+/// pgrx would add a backtrace of this library to the DETAIL of errors.
 #[test]
 fn no_error_has_a_backtrace() {
     let cluster = Cluster::with_environment("", &[("RUST_BACKTRACE", "1")]);

@@ -1,4 +1,4 @@
-//! Capacity through crashes and prepared transactions: rather no task than one too many.
+//! Capacity through crashes and prepared transactions: the limit is never exceeded, even if that refuses a task.
 
 use xqueue_tests::*;
 
@@ -18,7 +18,7 @@ fn a_producer_with_room_is_killed_with_the_server() {
         }
         assert!(waiting.join().result.is_err());
         q.reconnect();
-        // At once: a put before the tasks are counted waits for that.
+        // Immediately after the start: a put waits until the tasks are counted.
         assert_eq!((q.puts(3), q.puts(2)), (0, 2), "{how}");
         q.fails("INSERT INTO {q} DEFAULT VALUES", "53400", "is full");
         assert_eq!((&q.stats()["capacity"], q.total()), (&json!(5), 5));
@@ -89,7 +89,7 @@ fn prepared_before_the_server_started() {
     }
 }
 
-/// What was inserted behind the triggers' back is counted before more is put.
+/// A row that no trigger reported is counted before the next put.
 #[test]
 fn rows_that_were_not_counted() {
     let _server = Server::alone();

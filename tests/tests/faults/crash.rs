@@ -1,9 +1,9 @@
-//! The server dies: a backend's SIGKILL, an immediate stop, a plain restart. Afterwards no task is taken by
-//! anybody, the counters are exact, and delays go on.
+//! The server ends: SIGKILL of a backend, an immediate stop, a plain restart. Afterwards no task is taken, the counters
+//! are exact, and delays go on.
 
 use xqueue_tests::*;
 
-/// How the server goes down in a test that tries all of them.
+/// The ways in which the server ends.
 const ENDS: [&str; 3] = ["SIGKILL", "immediate", "fast"];
 
 fn end(server: &Server, how: &str, victim: i32) {
@@ -24,7 +24,7 @@ fn taken_tasks_are_ready_again_and_counters_exact() {
         let mut c = q.client();
         assert_eq!(take(&mut c, &name, "0", 200).len(), 200);
         ack(&mut c, &name, 1);
-        // Open work of others is lost with the server.
+        // Uncommitted work of another session is lost with the server.
         let mut open = q.client();
         open.batch_execute("BEGIN").unwrap();
         take(&mut open, &name, "0", 50);
@@ -57,7 +57,7 @@ fn the_holder_itself_is_killed() {
     assert_eq!(xqueue_tests::id(&task), id);
     ack(&mut c, &name, id);
     q.assert_tasks(&[("total", 0)]);
-    // Waiting and waking work after the crash.
+    // Waits and wake-ups work after the crash.
     let waiter = Waiter::take(&mut q);
     put(&mut q.admin, &name, 2);
     waiter.task();
@@ -77,7 +77,7 @@ fn delayed_tasks_are_promoted_afterwards() {
         q.wait_for("ready", 3);
         q.assert_tasks(&[("ready", 3), ("waiting", 1), ("total", 4)]);
         assert_eq!(take_all(&mut q.admin, &q.name).len(), 3);
-        // A new delay, nearer than any other, is heard as well.
+        // A new delay that ends before all others is noticed too.
         q.sql("SELECT xqueue.put('{q}', '{}', '50 milliseconds')");
         q.wait_for("ready", 1);
     }
@@ -134,7 +134,7 @@ fn twice_in_a_row_under_load() {
             .map(|_| {
                 let (mut c, name) = (q.client(), name.clone());
                 std::thread::spawn(move || {
-                    // Until the connection breaks.
+                    // Runs until the connection breaks.
                     let put = format!("SELECT xqueue.put('{name}', '[{{}}, {{}}]')");
                     let turn = format!("SELECT xqueue.ack('{name}', (t->>'id')::bigint) FROM xqueue.take('{name}', '0') t");
                     while c.batch_execute(&put).and_then(|()| c.batch_execute(&turn)).is_ok() {}

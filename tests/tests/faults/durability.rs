@@ -1,10 +1,10 @@
-//! Which commits wait until they are safe. A standby that never answers shows those that wait.
+//! Which commits wait for the standby. A standby that never answers makes the waiting ones visible.
 
 use postgres::Client;
 use serde_json::json;
 use xqueue_tests::*;
 
-/// Commits wait only where a session says so: the worker's and the tests' own do not.
+/// Only sessions that ask for it wait at commit: the worker and the tests' own sessions do not.
 const SETTINGS: &str = "synchronous_standby_names = 'nobody'\nsynchronous_commit = local\n";
 fn queue(cluster: &Cluster, options: &serde_json::Value) -> Queue {
     let mut queue = Queue::make_at(cluster.config(), &unique("durable"), COLUMNS, options);
@@ -13,8 +13,8 @@ fn queue(cluster: &Cluster, options: &serde_json::Value) -> Queue {
     queue
 }
 
-/// A session whose commits wait for the standby. What it reads first may be marked as committed on the way,
-/// which with checksums is WAL, for which a commit waits: that is over when it begins.
+/// Returns a session whose commits wait for the standby. It reads the tasks first: a read can set hint bits, and with
+/// checksums that writes WAL for which a commit would wait.
 fn careful(queue: &Queue) -> Client {
     let mut client = queue.client();
     let first = format!("BEGIN; SELECT FROM xqueue.take('{}'); ROLLBACK", queue.name);
@@ -23,7 +23,7 @@ fn careful(queue: &Queue) -> Client {
     client
 }
 
-/// Runs statements that must not wait: they would do so for ever.
+/// Runs statements that must not wait: the wait would never end.
 #[track_caller]
 fn returns(client: &mut Client, queue: &Queue, sql: &str) {
     let sql = sql.replace("{q}", &queue.name);
@@ -32,7 +32,7 @@ fn returns(client: &mut Client, queue: &Queue, sql: &str) {
     assert_eq!(setting, "on", "after {sql}");
 }
 
-/// Runs statements whose commit has to wait, and ends the wait.
+/// Runs statements whose commit has to wait, then cancels the wait.
 #[track_caller]
 fn waits(client: Client, queue: &mut Queue, sql: &str) -> Client {
     let sql = sql.replace("{q}", &queue.name);
@@ -85,13 +85,14 @@ fn only_a_take_alone_is_not_waited_for() {
     ] {
         c = waits(c, &mut q, more);
     }
-    // One that came to nothing leaves nothing behind.
+    // A rolled back take has no effect on later commits.
     returns(&mut c, &q, "BEGIN; SELECT FROM xqueue.take('{q}'); ROLLBACK");
     drop(waits(c, &mut q, "INSERT INTO {q}_results VALUES (1)"));
     q.wait_for("taken", 0);
 }
 
-/// Else any role could make all others wait for the disk, and the worker look for what their sessions have left.
+/// Otherwise any role could make the commits of all others wait for the disk, and make the worker scan for the tasks of
+/// their sessions.
 #[test]
 fn a_refused_identify_changes_nothing_for_the_session() {
     let cluster = Cluster::new(SETTINGS);
@@ -112,12 +113,12 @@ fn a_refused_identify_changes_nothing_for_the_session() {
 #[test]
 fn what_is_to_outlast_a_crash_is_waited_for() {
     let cluster = Cluster::new(SETTINGS);
-    // The number of attempts.
+    // The number of attempts has to survive.
     let mut q = queue(&cluster, &json!({"features": {"retry": {"limit": 3}}}));
     let c = careful(&q);
     drop(waits(c, &mut q, "SELECT FROM xqueue.take('{q}')"));
     q.wait_for("taken", 0);
-    // What an identified session has taken, by whichever connection.
+    // So do the tasks of an identified session, taken by any of its connections.
     let mut q = queue(&cluster, &json!({}));
     let mut c = careful(&q);
     returns(&mut c, &q, "SELECT FROM xqueue.take('{q}')");
@@ -133,7 +134,7 @@ fn what_is_to_outlast_a_crash_is_waited_for() {
     joined.batch_execute("SET synchronous_commit = on").expect("the setting");
     drop(waits(joined, &mut q, "SELECT FROM xqueue.take('{q}')"));
     drop(c);
-    // What it has taken for a session that it has left since.
+    // So do tasks taken for a session that the connection has left since.
     let mut q = queue(&cluster, &json!({}));
     let mut keeper = q.client();
     let joined: String =
@@ -153,13 +154,13 @@ fn what_is_to_outlast_a_crash_is_waited_for() {
     }
     drop(c);
     q.wait_for("taken", 1);
-    // What a check writes.
+    // A check constraint can write.
     let mut q = queue(&cluster, &json!({}));
     q.sql("ALTER TABLE {q} ADD CHECK (lo_create(0) > 0) NOT VALID");
     let c = careful(&q);
     drop(waits(c, &mut q, "SELECT FROM xqueue.take(NULL::{q})"));
     q.wait_for("taken", 0);
-    // What makes json of a user's type writes.
+    // The cast of a user's type to json can write.
     let mut q = queue(&cluster, &json!({}));
     q.sql(
         "CREATE TYPE {q}_mood AS ENUM ('good'); \
@@ -172,7 +173,7 @@ fn what_is_to_outlast_a_crash_is_waited_for() {
     returns(&mut c, &q, "SELECT FROM xqueue.take(NULL::{q})");
     drop(waits(c, &mut q, "SELECT FROM xqueue.take('{q}')"));
     q.wait_for("taken", 0);
-    // A trigger of the user's writes what it likes.
+    // A user's trigger can write anything.
     let mut q = queue(&cluster, &json!({}));
     q.sql(
         "CREATE FUNCTION {q}_log() RETURNS trigger LANGUAGE plpgsql AS \

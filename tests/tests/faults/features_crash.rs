@@ -1,4 +1,4 @@
-//! The features over a restart of the server.
+//! Features across restarts of the server.
 
 use xqueue_tests::{Queue, Server, ids, json, put, take_all};
 
@@ -18,7 +18,7 @@ fn a_restart_of_the_server_leaves_the_end_of_life_as_it_is() {
     q.reconnect();
     q.wait_for("ready", 2);
     assert_eq!(q.ask_one(lives), before);
-    // Nor does it keep a task alive whose time is over.
+    // A restart does not keep an expired task alive either.
     q.sql("UPDATE {q} SET expires = now() + interval '10 milliseconds'");
     server.restart("fast");
     q.reconnect();
@@ -31,7 +31,7 @@ fn keys_of_time64_rise_over_a_restart_also_from_a_key_in_the_future() {
     let server = Server::alone();
     let columns = "id bigint PRIMARY KEY, payload jsonb";
     let mut q = Queue::with("ids", columns, &json!({"features": {"id": "time64"}}));
-    // An hour ahead of the clock, by hand: time64 has not made it and learns of it by the restart.
+    // A key made by hand, an hour ahead of the clock. time64 learns it from the table after a restart.
     q.sql("INSERT INTO {q} SELECT (extract(epoch FROM now()) * 1e6)::bigint + 3600000000");
     let mut greatest = q.ask_one("SELECT to_jsonb(max(id)) FROM {q}").as_i64().expect("a key");
     for mode in ["fast", "immediate"] {
@@ -44,7 +44,7 @@ fn keys_of_time64_rise_over_a_restart_also_from_a_key_in_the_future() {
     }
 }
 
-/// Any producer may give a key, the greatest bigint as well, after which there is none.
+/// Producers can choose any key, also the greatest bigint, after which no key is left.
 #[test]
 fn keys_that_no_clock_has_made_do_not_lead_time64_astray() {
     const EXACT_IN_JSON: i64 = 1 << 53;

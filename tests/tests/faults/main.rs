@@ -1,4 +1,4 @@
-//! Crashes, standbys, a lack of memory: nothing is lost, and nothing done twice.
+//! Crashes, standbys, lack of memory: no task is lost, and no task is done twice.
 
 mod backtraces;
 mod capacity_crash;

@@ -1,9 +1,9 @@
-//! Many queues in one database after a crash: what is counted first.
+//! Recounts after a crash when a database has many queues.
 
 use xqueue_tests::*;
 
-/// After a crash a put that has to know how many tasks there are is served while a table is counted that takes long;
-/// so are those of all other queues.
+/// After a crash, a put that needs the number of tasks does not wait while a slow table is counted. The counters of all
+/// other queues become exact meanwhile.
 #[test]
 fn a_put_does_not_wait_for_a_large_recount() {
     const COUNT: usize = 40;

@@ -1,8 +1,8 @@
-//! The postmaster is killed, and its children end by themselves.
+//! The postmaster is killed, and its children end on their own.
 
 use xqueue_tests::*;
 
-/// A vacuum that naps finds out by itself and calls exit(): the values of its thread are dropped before its transaction
+/// A sleeping vacuum notices the death itself and calls exit(): the thread's values are dropped before its transaction
 /// is aborted.
 #[test]
 fn a_vacuum_ends_in_order() {
@@ -14,7 +14,7 @@ fn a_vacuum_ends_in_order() {
         &json!({}),
     );
     q.sql("INSERT INTO {q} (payload) SELECT repeat('x', 500) FROM generate_series(1, 20000)");
-    // It has a session and notes of its own.
+    // This backend has a session and notes of taken tasks.
     let mut vacuum = q.client();
     take(&mut vacuum, "jobs", "0", 3);
     vacuum.batch_execute("SET vacuum_cost_delay = 20; SET vacuum_cost_limit = 1").unwrap();

@@ -1,4 +1,4 @@
-//! A streaming standby is promoted because the primary is gone: everything goes on, and nothing is lost.
+//! A streaming standby is promoted after the loss of the primary: all features go on, and no task is lost.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ fn features() -> Value {
     json!({"features": {"delayed": true, "buried": true, "keep": true, "zombie": false, "ttr": true}})
 }
 
-/// The primary dies and the standby takes its place. The time from there to `RUNNING` is printed.
+/// The primary dies and the standby is promoted. Prints the time until `RUNNING`.
 fn fail_over(primary: &Cluster, standby: &Cluster) -> Instant {
     standby.catch_up(primary);
     primary.stop("immediate");
@@ -34,13 +34,13 @@ fn a_new_primary_gives_back_promotes_wakes_and_counts() {
     q.sql("SELECT xqueue.put('{q}', '[{}, {}]', '1 hour')");
     q.sql("SELECT xqueue.put('{q}', '[{}, {}, {}]', '4 seconds')");
     q.assert_tasks(&[("ready", 31), ("taken", 10), ("waiting", 5), ("buried", 5), ("done", 4)]);
-    // Sessions that are there before the promotion go on after it.
+    // Sessions that exist before the promotion go on after it.
     standby.catch_up(&primary);
     let mut reader = standby.client();
     assert_eq!(scalar::<String>(&mut reader, "SELECT xqueue.state()", &[]), "WAITING");
     assert_eq!(status(&mut reader, "jobs", 5).as_deref(), Some("T"));
 
-    // A look in vain there leaves nothing behind.
+    // Failed takes on the standby have no later effect.
     (0..300).for_each(|_| drop(try_sql(&mut reader, "SELECT xqueue.take('jobs')")));
 
     let begun = fail_over(&primary, &standby);
@@ -78,7 +78,7 @@ fn a_new_primary_gives_back_promotes_wakes_and_counts() {
     drop(q); // It checks itself while its server is there.
 }
 
-/// The uuid of a session that lives on without its connection.
+/// Returns the uuid of a session that outlives its connection.
 fn identified(c: &mut Client, grace: &str) -> String {
     scalar(c, &format!("SELECT xqueue.identify(grace => '{grace}')::text"), &[])
 }
@@ -117,7 +117,7 @@ fn a_queue_paused_on_the_old_primary_is_paused_on_the_new_one() {
     let (primary, standby) = Cluster::with_standby();
     let mut q = Queue::make_at(primary.config(), "jobs", COLUMNS, &features());
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 3)");
-    // The standby knows the queue as it was before, and then as it is.
+    // The standby sees the queue before the pause, and then paused.
     standby.catch_up(&primary);
     let mut reader = standby.client();
     let paused = "SELECT xqueue.stats('jobs')->>'paused_until'";
@@ -175,7 +175,7 @@ fn a_prepared_put_is_resolved_on_the_new_primary() {
     standby.assert_quiet();
 }
 
-/// What is known of sub-queues in shared memory is found again.
+/// The sub-queues in shared memory are rebuilt on the new primary.
 #[test]
 fn sub_queues_go_on_in_order_on_the_new_primary() {
     let (primary, standby) = Cluster::with_standby();
@@ -210,7 +210,7 @@ fn sub_queues_go_on_in_order_on_the_new_primary() {
     standby.assert_quiet();
 }
 
-/// Producers find out how much room there is, and wait for more.
+/// Producers learn the free capacity, and wait for more.
 #[test]
 fn a_capacity_holds_on_the_new_primary() {
     let (primary, standby) = Cluster::with_standby();
@@ -219,7 +219,7 @@ fn a_capacity_holds_on_the_new_primary() {
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 8)");
     let mut lost = q.client();
     assert_eq!(take(&mut lost, "jobs", "0", 3).len(), 3);
-    // Room that is reserved when the primary dies.
+    // Capacity that is reserved when the primary dies.
     lost.batch_execute("BEGIN; SELECT xqueue.put('jobs', '[{}, {}]')").unwrap();
     standby.catch_up(&primary);
     let mut reader = standby.client();
@@ -237,16 +237,16 @@ fn a_capacity_holds_on_the_new_primary() {
     standby.assert_quiet();
 }
 
-/// What was confirmed to a client before the primary died.
+/// The changes that were confirmed to a client before the primary died.
 #[derive(Default)]
 struct Told {
     done: HashSet<i64>,
-    /// No answer came.
+    /// The client got no answer for these.
     in_doubt: HashSet<i64>,
 }
 
 impl Told {
-    /// Whether the client can go on.
+    /// Returns true if the client can go on.
     fn note(&mut self, id: i64, answer: Result<(), postgres::Error>) -> bool {
         match answer {
             Ok(()) => {
@@ -298,7 +298,7 @@ fn consume(mut c: Client, acked: &AtomicUsize) -> Told {
     told
 }
 
-/// A put or an ack that was confirmed is done on the new primary, after the old one died under load.
+/// After the primary died under load, each confirmed put and ack exists on the new primary.
 #[test]
 fn what_synchronous_commit_promised_holds() {
     let (primary, standby) = Cluster::with_standby();

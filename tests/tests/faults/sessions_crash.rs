@@ -1,4 +1,4 @@
-//! Identified sessions outlive the server's end, whichever it is.
+//! Identified sessions survive each kind of server end.
 
 use xqueue_tests::*;
 
@@ -6,8 +6,8 @@ fn open(c: &mut Client, grace: &str) -> String {
     scalar(c, "SELECT xqueue.identify(grace => $1::text::interval)::text", &[&grace])
 }
 
-/// Three sessions hold a task each: one with a long time of grace, one with a short one, and one
-/// that is not identified. After `end` the first still holds its task.
+/// Three sessions hold a task each: one with a long grace, one with a short grace, and an unidentified one. After `end`
+/// the first session still holds its task.
 fn after(end: impl FnOnce(&Server, &mut Queue)) {
     let server = Server::alone();
     let mut q = Queue::new("lasting");

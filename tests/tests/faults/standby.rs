@@ -1,10 +1,10 @@
-//! A streaming standby: what it shows, and what it refuses.
+//! A streaming standby: allowed and refused calls.
 
 use std::collections::BTreeSet;
 
 use xqueue_tests::*;
 
-/// What only reads, or writes into shared memory.
+/// Calls that only read, or only write into shared memory.
 const ALLOWED: [&str; 26] = [
     "SELECT xqueue.state()",
     "SELECT xqueue.peek('jobs', 1)",

@@ -1,9 +1,9 @@
-//! Logical replication: the copy of a queue on a subscriber is counted, and its tasks are left to the publisher
-//! until the subscription is dropped.
+//! Logical replication: a subscriber counts its copy of a queue, and leaves the tasks to the publisher until the
+//! subscription is dropped.
 
 use xqueue_tests::*;
 
-/// Publisher and subscriber, each with the queue "jobs", and "own" that belongs to the subscriber alone.
+/// A publisher and a subscriber, each with a queue "jobs". The subscriber also has its own queue "own".
 struct Pair {
     publisher: Cluster,
     subscriber: Cluster,
@@ -34,7 +34,7 @@ impl Pair {
         self.subscriber.client().batch_execute(&sql).expect("a subscription");
     }
 
-    /// The worker of the subscriber has given back a lost session's task and made a delayed one ready.
+    /// Waits until the subscriber's worker has released a lost session's task and promoted a delayed task.
     fn subscribers_worker_has_been_round(own: &mut Queue) {
         let name = own.name.clone();
         own.sql("TRUNCATE {q}; INSERT INTO {q} DEFAULT VALUES");
@@ -64,7 +64,7 @@ fn a_copy_is_counted_and_left_alone_until_the_subscription_is_dropped() {
     let mut holder = original.client();
     assert_eq!(take(&mut holder, "jobs", "0", 10).len(), 10);
 
-    // The first copy of the rows, and what comes after it.
+    // The initial copy of the rows, and later changes.
     pair.subscribe();
     wait_for_copy(&mut original, &mut copy);
     assert_eq!(take(&mut holder, "jobs", "0", 5).len(), 5);
@@ -80,14 +80,14 @@ fn a_copy_is_counted_and_left_alone_until_the_subscription_is_dropped() {
         scalar::<Vec<String>>(&mut original.admin, &owners, &[])
     );
 
-    // What is due and overdue waits for the publisher's worker, which does nothing.
+    // Due and overdue tasks wait for the publisher's worker, which is stopped.
     let stopped = Stopped::worker(&mut original.admin);
     original.sql("SELECT xqueue.put('{q}', '{}', '1 millisecond')");
     wait_for_copy(&mut original, &mut copy);
     Pair::subscribers_worker_has_been_round(&mut own);
     copy.assert_tasks(&[("ready", 13), ("taken", 12), ("buried", 2), ("waiting", 2)]);
     copy.verify();
-    // Nor does a start of the server change that.
+    // A restart of the subscriber does not change that.
     pair.subscriber.stop("fast");
     pair.subscriber.start();
     pair.subscriber.wait_running();
@@ -112,7 +112,7 @@ fn a_copy_is_counted_and_left_alone_until_the_subscription_is_dropped() {
     original.assert_tasks(&[("taken", 12)]);
 }
 
-/// What arrives wakes the consumers that wait for it, and TRUNCATE is counted.
+/// Replicated tasks wake waiting consumers, and a replicated TRUNCATE is counted.
 #[test]
 fn what_arrives_is_reported_and_counted() {
     let pair = Pair::new();
@@ -139,7 +139,7 @@ fn what_arrives_is_reported_and_counted() {
     pair.subscriber.client().batch_execute("DROP SUBSCRIPTION s").expect("it is dropped");
 }
 
-/// The publisher has decided: a smaller capacity of the copy refuses nothing but what comes by hand.
+/// The publisher decides: a smaller capacity of the copy only limits local puts.
 #[test]
 fn a_copy_with_a_capacity() {
     let pair = Pair::new();
@@ -155,7 +155,7 @@ fn a_copy_with_a_capacity() {
     pair.subscriber.client().batch_execute("DROP SUBSCRIPTION s").expect("it is dropped");
 }
 
-/// The copies of taken tasks block their sub-queues, until they are given back.
+/// The copies of taken tasks block their sub-queues until the tasks are released.
 #[test]
 fn sub_queues_of_a_copy() {
     let pair = Pair::new();

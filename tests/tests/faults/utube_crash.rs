@@ -1,5 +1,4 @@
-//! Sub-queues after the server's end, when nothing is known of them, and with less shared memory than
-//! they need.
+//! Sub-queues after a server restart, when shared memory is empty, and with less shared memory than they need.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +13,7 @@ fn of_kind(utube: Value) -> Queue {
     Queue::with("utube_crash", COLUMNS, &json!({"features": features}))
 }
 
-/// Takes and acks all tasks, `count` at a time; returns the order in each sub-queue.
+/// Takes and acks all tasks, `count` at a time, and returns the order in each sub-queue.
 fn served(c: &mut Client, queue: &str, count: i32) -> BTreeMap<String, Vec<i64>> {
     let mut served: BTreeMap<String, Vec<i64>> = BTreeMap::new();
     loop {
@@ -49,7 +48,7 @@ fn sub_queues_are_found_again_after_every_end() {
         }
         q.reconnect();
         q.wait_for("taken", 0);
-        // Two consumers that begin at once both get something.
+        // Two simultaneous consumers both get a task.
         let (mut a, mut b) = (q.client(), q.client());
         a.batch_execute("BEGIN").unwrap();
         assert_eq!(take(&mut a, &q.name, "0", 1).len(), 1);
@@ -70,7 +69,7 @@ fn sub_queues_are_found_again_after_every_end() {
     }
 }
 
-/// Nothing is known of the sub-queues, but the first take finds the most urgent task.
+/// Shared memory is empty, but the first take finds the most urgent task.
 #[test]
 fn the_most_urgent_is_found_again_after_every_end() {
     let server = Server::alone();
@@ -101,7 +100,7 @@ fn more_sub_queues_than_there_is_room_for_are_all_served() {
     other.sql("INSERT INTO {q} (tube) SELECT i FROM generate_series(1, 20) i");
     q.sql("INSERT INTO {q} (tube) SELECT i % 300 FROM generate_series(1, 900) i");
     q.verify();
-    // A waiting consumer is woken, whether there is room for the sub-queue or not.
+    // A waiting consumer is woken even if shared memory has no slot for the sub-queue.
     let waiter = {
         let mut empty = queue();
         let waiter = Waiter::take(&mut empty);
@@ -119,7 +118,7 @@ fn more_sub_queues_than_there_is_room_for_are_all_served() {
         let all = consumers.into_iter().map(|consumer| consumer.join().expect("a consumer"));
         all.flatten().map(|(_, tasks)| tasks.len()).sum::<usize>()
     });
-    // A consumer that finds nothing ends while the others still have a task each in hand.
+    // A consumer that finds no task ends while each of the others still holds a task, so some tasks are left.
     let mut c = q.client();
     let rest = self::served(&mut c, &name, 10);
     assert_eq!(served + rest.values().map(Vec::len).sum::<usize>(), 900);
