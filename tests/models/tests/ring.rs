@@ -1,4 +1,4 @@
-//! The ring of candidates, see [`xqueue_models::ring`].
+//! The candidate ring, see [`xqueue_models::ring`].
 
 use xqueue_models::ring::{Flaw, HIDDEN, ORDER, Rings};
 use xqueue_models::{breaks, holds};
@@ -23,7 +23,7 @@ fn takes_of_several_tasks_are_in_order() {
     holds("ring, several, locks", Rings { more: 1, locks: 1, puts: 2, takes: 3, ..small() });
 }
 
-/// Rings of all tasks and of a tube's, which have tasks in common.
+/// A ring of all tasks and a ring of one tube share tasks.
 fn two() -> Rings {
     Rings { has_tube: true, puts: 3, takes: 3, ..Rings::default() }
 }

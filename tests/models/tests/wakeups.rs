@@ -8,12 +8,12 @@ fn alike() -> Wakeups {
     Wakeups { sees: [[true; TASKS]; CONSUMERS], sleepers: 2, rollbacks: 1, deaths: 0, flaw: None }
 }
 
-/// Row security shows each tenant its own.
+/// Row security shows each tenant its own tasks.
 fn tenants() -> Wakeups {
     Wakeups { sees: [[true, false, false], [false, true, true], [false, true, true]], ..alike() }
 }
 
-/// One ends before its time.
+/// A consumer ends early.
 fn dying(model: Wakeups) -> Wakeups {
     Wakeups { rollbacks: 0, deaths: 1, ..model }
 }
