@@ -1,9 +1,9 @@
-//! Links of the repository's pages, as the book has them.
+//! Rewrites links of the repository's pages for the book.
 
 use std::path::{Component, Path, PathBuf};
 
-/// The text of a page as a chapter: links to pages lead to chapters, links to other files of the repository become their
-/// text, and fenced blocks keep the first word of what they say of themselves. `page` is its path from the root.
+/// Returns the text of a page as a chapter. Links to pages lead to chapters, and links to other files of the repository
+/// become plain text. Fenced blocks keep only their language. `page` is the page's path from the root.
 pub fn for_book(text: &str, page: &Path) -> String {
     let mut is_code = false;
     let lines = text.lines().map(|line| {
@@ -21,7 +21,7 @@ pub fn for_book(text: &str, page: &Path) -> String {
     lines.flat_map(|line| [line, "\n".to_owned()]).collect()
 }
 
-/// A line whose links lead to where the book has their targets.
+/// Rewrites the links of a line to their targets in the book.
 fn with_links(line: &str, page: &Path) -> String {
     let mut result = String::new();
     let mut rest = line;
@@ -39,7 +39,7 @@ fn with_links(line: &str, page: &Path) -> String {
     result + rest
 }
 
-/// Where a link leads in the book; None for what is not in it.
+/// Returns a link's target in the book, or None if the book lacks it.
 fn target_in_book(target: &str, page: &Path) -> Option<String> {
     if target.starts_with("https://") || target.starts_with('#') {
         return Some(target.to_owned());
@@ -58,7 +58,7 @@ fn target_in_book(target: &str, page: &Path) -> Option<String> {
     Some(format!("{up}{}{anchor}", chapter.display()))
 }
 
-/// A path without its `..`.
+/// Resolves the `..` of a path.
 fn resolved(path: &Path) -> PathBuf {
     let mut result = PathBuf::new();
     for part in path.components() {

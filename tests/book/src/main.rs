@@ -19,7 +19,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Builds the book into `target`, or where book.toml says.
+/// Builds the book into `target`, by default into the folder that book.toml names.
 fn build(target: Option<&Path>) -> Result<()> {
     let mut config = Config::from_disk(root().join("book.toml"))?;
     if let Some(target) = target {
@@ -30,8 +30,8 @@ fn build(target: Option<&Path>) -> Result<()> {
     book.build()
 }
 
-/// Makes of pages of the repository chapters of the book: README.md is the first, links lead to chapters, and blocks name
-/// their language only.
+/// Turns pages of the repository into chapters: README.md comes first, links lead to chapters, and blocks keep only
+/// their language.
 struct Pages;
 
 impl Preprocessor for Pages {
@@ -63,7 +63,7 @@ mod tests {
 
     use super::*;
 
-    /// The attributes of a name in a page of HTML.
+    /// Returns the values of an attribute in an HTML page.
     fn attributes<'a>(html: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
         let start = format!(" {name}=\"");
         let parts: Vec<&str> = html.split(start.as_str()).skip(1).collect();
@@ -82,7 +82,7 @@ mod tests {
         }
     }
 
-    /// The book has a chapter for each page, and its links lead to files and headings of the book.
+    /// Asserts that each page has a chapter, and that the book's links lead to its files and headings.
     #[test]
     fn docs_make_a_book() {
         let folder = std::env::temp_dir().join(format!("xqueue-book-{}", std::process::id()));
