@@ -1,12 +1,12 @@
-//! Tables that are altered in the middle of a call, by code that the call runs: `pick`, the check of a domain. The
-//! table is locked then, but by the same transaction, so that PostgreSQL lets it pass.
+//! Tables that are altered in the middle of a call, by code that the call runs: `pick`, or the check of a domain. The
+//! table is locked, but by the same transaction, so PostgreSQL allows the change.
 
 use xqueue_tests::*;
 
-/// Bytes that would be a pointer to an object, were they read as text.
+/// Read as text, these bytes would be a pointer to an object.
 const POINTER: &str = "01020000-0000-0000-0000-0000efbeadde";
 
-/// A function that picks task 1, once it has made the payload a uuid.
+/// Creates a function that turns the payload into a uuid, then picks task 1.
 fn altering(q: &mut Queue) {
     let name = q.name.clone();
     q.sql(&format!(
@@ -34,10 +34,10 @@ fn rows_of_another_shape_are_refused() {
             expect_error(&mut q.admin, &sql, "0A000", "have changed since this query was planned");
         assert!(e.hint().is_some());
     }
-    // As jsonb the task is as it is now.
+    // The jsonb form returns the task as it is now.
     let taken = values(&mut q.admin, &format!("SELECT xqueue.take('{name}')"), &[]);
     assert_eq!(taken[0]["payload"], json!(POINTER));
-    // The session goes on, and takes by the new shape.
+    // The session goes on, and takes with the new row type.
     q.sql("SELECT xqueue.release('{q}', 1)");
     let sql = format!("SELECT payload::text FROM xqueue.take(NULL::{name})");
     assert_eq!(scalar::<String>(&mut q.admin, &sql, &[]), POINTER);
@@ -73,14 +73,14 @@ fn by_the_check_of_a_domain() {
         let id = if call == "take" { "id => '1'::text" } else { "'1'::text" };
         let sql =
             format!("SET midway.alter = on; SELECT payload FROM xqueue.{call}(NULL::{name}, {id})");
-        // In a transaction of its own each: what the check has done is undone with the error.
+        // Each call runs in its own transaction, so the error also undoes the check's ALTER TABLE.
         expect_error(&mut q.admin, &sql, "0A000", "have changed since this query was planned");
         q.sql("SET midway.alter = off");
     }
     admin.batch_execute(&format!("DROP DOMAIN {domain}; DROP FUNCTION {domain}_check")).unwrap();
 }
 
-/// The check of the key's domain adds a trigger while the keys are read: it sees all rows of the call.
+/// The check of the key's domain adds a trigger while the keys are read. The trigger sees all rows of the call.
 #[test]
 fn a_trigger_that_the_check_of_a_domain_adds() {
     let domain = unique("midway_key");
@@ -118,7 +118,7 @@ fn a_trigger_that_the_check_of_a_domain_adds() {
         .unwrap();
 }
 
-/// What an index of the name is that the queue had is another's by now: it stays.
+/// An index that has the name of one of the queue's former indexes, but belongs to another table, stays.
 #[test]
 fn an_index_of_another_table_is_not_dropped() {
     let mut q = Queue::new("midway");
@@ -139,7 +139,7 @@ fn an_index_of_another_table_is_not_dropped() {
     q.abandon();
 }
 
-/// `xqueue.taken` shows the others while one table is locked.
+/// `xqueue.taken` shows the other queues while one table is locked.
 #[test]
 fn a_locked_table_does_not_block_views() {
     let mut q = Queue::new("midway");
@@ -149,7 +149,7 @@ fn a_locked_table_does_not_block_views() {
     other.batch_execute("ROLLBACK").unwrap();
 }
 
-/// A key is made for producers only: it tells when the last task was put.
+/// Only producers can make a key, because it reveals when the last task was put.
 #[test]
 fn time64_asks_for_the_privilege_to_put() {
     let options = json!({"features": {"id": "time64"}});

@@ -1,4 +1,4 @@
-//! Tables that can be no queue, and bad options: a clear error with SQLSTATE and hint, nothing changed.
+//! Tables that cannot become queues, and bad options: a clear error with SQLSTATE and hint, and no change.
 
 use xqueue_tests::*;
 
@@ -126,7 +126,7 @@ fn columns_of_the_wrong_kind() {
         let sql =
             format!(r#"SELECT xqueue.upgrade('{table}', '{{"fields": {{"status": "status"}}}}')"#);
         refused(&mut q, &[(&sql, states, "")]);
-        // Not named, it is the user's own and not adopted.
+        // Without being named, the column stays the user's and is not adopted.
         refused(
             &mut q,
             &[(&format!("SELECT xqueue.upgrade('{table}')"), "42701 42804 22023 55000", "status")],

@@ -1,11 +1,11 @@
-//! Types of columns that queues use, and that their owners alter: labels of enums renamed and added, types renamed and moved.
+//! Column types that queues use and their owners alter: enum labels renamed and added, types renamed and moved.
 
 use xqueue_tests::*;
 
 const LABELS: [&str; 6] = ["pending", "running", "later", "failed", "dead", "done"];
 
-/// A queue whose status, tube and half of its key are enums, and a task of each kind. Without `is_direct` a trigger of the
-/// user's keeps it from the direct path.
+/// Creates a queue whose status, tube and half of its key are enums, with a task of each kind. Unless `is_direct`, a
+/// user trigger rules the direct path out.
 fn queue(is_direct: bool) -> Queue {
     let mut q = Queue::adopt(&database(), &unique("enums"));
     q.sql(
@@ -36,12 +36,12 @@ fn drop_queue(mut q: Queue) {
     q.abandon();
 }
 
-/// A life of two tasks in both forms, with verbs that name every state.
+/// Runs two tasks through their lives, in both forms, with verbs that name every state.
 fn live(c: &mut Client, name: &str, north: &str) {
     live_by(c, name, north, &format!("jsonb_build_object('place', '{north}', 'n', max(n))"));
 }
 
-/// `key`: an aggregate that gives the last task's.
+/// `key` is an aggregate that returns the key of the last task.
 fn live_by(c: &mut Client, name: &str, north: &str, key: &str) {
     for form in [format!("'{name}'"), format!("NULL::{name}")] {
         let list = |verb: &str, more: &str| {
@@ -82,13 +82,13 @@ fn labels_that_are_renamed() {
         assert_eq!(held[0]["n"], json!(100));
         holder.batch_execute(&format!("BEGIN; SELECT xqueue.take('{name}')")).unwrap();
         let waiter = Waiter::take(&mut q);
-        // One that is rolled back has not happened.
+        // A rename that is rolled back has no effect.
         let rename =
             "ALTER TYPE {q}_state RENAME VALUE 'pending' TO 'x'; SELECT xqueue.put('{q}', '{}')";
         q.sql(&format!("BEGIN; {rename}; ROLLBACK"));
         q.sql(&format!("BEGIN; SAVEPOINT s; {rename}; ROLLBACK TO s; COMMIT"));
         q.sql("SELECT xqueue.put('{q}', '{\"n\": 102}', '1 hour')");
-        // All of them, two of which change places, and one is called by the letter of another.
+        // Renames all labels: two swap their names, and another gets the letter of a different state.
         q.sql("BEGIN");
         for (from, to) in [
             ("pending", "x"),
@@ -104,7 +104,7 @@ fn labels_that_are_renamed() {
         q.sql("COMMIT");
         q.sql("ALTER TYPE {q}_state ADD VALUE 'pending2' BEFORE 'pending'; ALTER TYPE {q}_place ADD VALUE 'north' BEFORE 'Nord'");
         q.status_is("state", ["running", "pending", "R", "it's", "dead", "W"]);
-        // The holder settles in its transaction and after it, and the waiter gets what comes.
+        // The holder settles in its transaction and after it, and the waiter gets the released task.
         let key = |n: i32| format!("'{{\"place\": \"Nord\", \"n\": {n}}}'");
         holder
             .batch_execute(&format!("SELECT xqueue.release('{name}', {}); COMMIT", key(101)))
@@ -120,7 +120,7 @@ fn labels_that_are_renamed() {
         for c in [&mut old, &mut new] {
             live(c, &name, "Nord");
         }
-        // upgrade knows the new labels, and the old ones no more.
+        // upgrade knows the new labels and no longer the old ones.
         let upgraded = q.upgrade(
             &json!({"states": {"R": "running", "B": "it's"}, "features": {"delayed": false}}),
         );
@@ -133,7 +133,7 @@ fn labels_that_are_renamed() {
         let sql =
             format!("SELECT xqueue.upgrade('{name}', '{{\"states\": {{\"R\": \"pending\"}}}}')");
         expect_error(&mut q.admin, &sql, "55000 22023", "");
-        // The table's note follows, for a dump of the table alone.
+        // The note on the table is updated too, for a dump of the table alone.
         let note =
             "SELECT obj_description(oid, 'pg_trigger')::jsonb->'options'->'states' FROM pg_trigger
                     WHERE tgrelid = $1::text::regclass AND tgname = 'xqueue_insert'";
@@ -171,7 +171,7 @@ fn types_that_are_renamed_and_moved() {
     }
 }
 
-/// Who writes to the table besides the queue's functions: all but the first keep it from the direct path.
+/// Other writers to the table. All except the first rule the direct path out.
 const WRITERS: [&str; 3] = [
     "",
     "CREATE FUNCTION {q}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
@@ -179,7 +179,7 @@ const WRITERS: [&str; 3] = [
     "CREATE TABLE {q}_o (o int PRIMARY KEY); ALTER TABLE {q} ADD o int REFERENCES {q}_o",
 ];
 
-/// The owner of a type renames its labels whatever has become of other owners' queues.
+/// The owner of a type can rename its labels even if the definitions of other owners' queues are unreadable.
 #[test]
 fn a_label_of_a_queue_that_cannot_be_read() {
     let (mut lost, mut q) = (queue(true), Queue::adopt(&database(), &unique("enums")));
@@ -203,7 +203,7 @@ fn a_label_of_a_queue_that_cannot_be_read() {
     drop_queue(lost);
 }
 
-/// Each change is by itself: another one would make sessions read the queue anew as well.
+/// Each change runs separately, because another change would also make sessions read the queue again.
 #[test]
 fn types_below_statements_that_are_kept() {
     let changes = [
@@ -245,7 +245,7 @@ fn types_below_statements_that_are_kept() {
         let mut old = q.client();
         live_by(&mut old, &name, "north", key);
         for change in changes {
-            // This one knows the queue, and has none of its plans.
+            // This session knows the queue, but has no plan of these statements.
             let mut fresh = q.client();
             fresh.batch_execute(&format!("SELECT xqueue.take('{name}')")).unwrap();
             q.sql(change);
@@ -305,7 +305,8 @@ fn an_operator_that_is_moved() {
     }
 }
 
-/// The tube and half of the key are of domains over enums, one over another domain. The status cannot be.
+/// The tube and half of the key have domain types over enums, one of them over another domain. The status cannot have a
+/// domain type.
 #[test]
 fn labels_of_an_enum_below_domains() {
     for (is_direct, key) in [(true, "n"), (false, "n"), (false, "place, n"), (false, "place")] {
@@ -365,7 +366,7 @@ fn labels_of_an_enum_below_domains() {
         }
         let sql = format!("SELECT xqueue.take('{name}', count => 9)");
         assert_eq!(values(&mut old, &sql, &[]).len(), 3);
-        // The worker gives them back.
+        // The worker releases these tasks.
         drop(old);
         q.wait_for("ready", 3);
         assert_eq!(q.upgrade(&json!({}))["tube_stats"], json!(["Nord", "south"]));

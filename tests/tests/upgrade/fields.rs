@@ -1,5 +1,5 @@
-//! Any column may play any part: an existing table with odd names, other types, other status values and a key of two
-//! columns goes through all that a task can go through.
+//! Any column can have any role. A table with odd names, other types, other status values and a key of two columns
+//! passes through every state and verb.
 
 use xqueue_tests::{Queue, Value, Watcher, database, json, unique, wait_until};
 
@@ -9,7 +9,7 @@ const FEATURES: &str = r#"{
 }"#;
 const LETTERS: [&str; 6] = ["R", "T", "W", "B", "Z", "D"];
 
-/// A type of the status column and its values for the letters.
+/// A type of the status column, with its values for the letters.
 struct States {
     kind: &'static str,
     labels: [&'static str; 6],
@@ -79,7 +79,7 @@ fn drop_queue(mut q: Queue, states: &States) {
     q.abandon();
 }
 
-/// Calls a function with the task of key (a, 1) and looks at the state that it has afterwards.
+/// Calls a function on the task with key (a, 1) and checks the resulting state.
 #[track_caller]
 fn step(q: &mut Queue, call: &str, expected: &str) -> Value {
     let task = q.ask_one(&format!("SELECT xqueue.{call}"));
@@ -129,7 +129,7 @@ fn an_existing_table_goes_through_everything() {
         step(&mut q, &format!("switch('{{q}}', ROW('a', 1), '{done}')"), done);
         step(&mut q, "peek('{q}', ROW('a', 1))", done);
         step(&mut q, "delete('{q}', ROW('a', 1))", done);
-        // In the order of priority, then of the key: 3 before 5.
+        // Ordered by priority, then by key: 3 before 5.
         let task = step(&mut q, "take('{q}')", taken);
         assert_eq!((&task["Tenant"], &task["no."]), (&json!("a"), &json!(2)));
         step(&mut q, "snatch('{q}', ROW('a', 2))", ready);

@@ -1,8 +1,8 @@
-//! CREATE EXTENSION looks at where it is to live.
+//! CREATE EXTENSION checks its database and its schema.
 
 use xqueue_tests::{Database, Role, expect_error};
 
-/// Names and values pass through in UTF-8.
+/// Names and values are passed as UTF-8.
 #[test]
 fn a_database_of_another_encoding_is_refused() {
     for encoding in ["LATIN1", "SQL_ASCII"] {
@@ -18,7 +18,7 @@ fn a_database_of_another_encoding_is_refused() {
     }
 }
 
-/// He could put functions beside ours that are called in their place.
+/// The schema's owner could add functions that are called instead of ours.
 #[test]
 fn a_schema_of_another_role_is_refused() {
     let database = Database::empty("schema");

@@ -2,7 +2,7 @@
 
 use xqueue_tests::*;
 
-/// Puts, takes, peeks, releases and acks a task, the key given as an SQL expression of its own type.
+/// Puts, takes, peeks, releases and acks a task. `key` is an SQL expression of the key's own type.
 #[track_caller]
 fn round(columns: &str, insert: &str, key: &str) {
     let mut q = Queue::with("key", columns, &json!({"features": {"delayed": true}}));
@@ -16,7 +16,7 @@ fn round(columns: &str, insert: &str, key: &str) {
     let e = expect_error(&mut q.admin, &call("ack"), "55000", "is not taken by anybody");
     assert!(e.message().starts_with("task "), "{e:?}");
     assert_eq!(take(&mut q.admin, &name, "0", 9).len(), 1);
-    // A delay, and the worker's way back.
+    // A delay, and the worker's promotion.
     let delayed = format!("SELECT xqueue.release('{name}', {key}, delay => '20 milliseconds')");
     assert_eq!(values(&mut q.admin, &delayed, &[])[0]["status"], json!("W"));
     assert_eq!(take(&mut q.admin, &name, "30s", 9).len(), 1);
@@ -33,7 +33,7 @@ fn round(columns: &str, insert: &str, key: &str) {
     );
     assert_eq!(scalar::<i64>(&mut q.admin, &sql, &[]), 1);
     q.assert_tasks(&[("total", 0)]);
-    // And the session's end finds it.
+    // The end of the session finds the key too.
     q.sql(&format!("INSERT INTO {{q}} {insert}"));
     let mut c = q.client();
     assert_eq!(take(&mut c, &name, "0", 1).len(), 1);
@@ -99,7 +99,7 @@ fn times_and_numbers() {
 #[test]
 fn bytea_and_array() {
     round("id bytea PRIMARY KEY", r"VALUES ('\x00ff')", r"'\x00ff'::bytea");
-    // For a key that is an array an array is one key.
+    // If the key is an array, an array parameter is one key.
     round("id int[] PRIMARY KEY", "VALUES ('{1,2}')", "'{1,2}'::int[]");
     round("id text[] PRIMARY KEY", "VALUES (ARRAY['a', NULL, 'c'])", "ARRAY['a', NULL, 'c']");
 }
@@ -138,7 +138,7 @@ fn composite_keys() {
         &format!("(at, device) VALUES ('2026-01-02 03:04:05+00', '{id}')"),
         &format!("ROW('{id}'::uuid, '2026-01-02 03:04:05+00'::timestamptz)"),
     );
-    // Nearly as many columns as an index can have. The table's order of columns is not the key's.
+    // Almost the maximum number of columns of an index. The table orders its columns differently from the key.
     let list = |f: fn(i32) -> String| (1..=30).map(f).collect::<Vec<_>>().join(", ");
     round(
         &format!(
@@ -164,13 +164,13 @@ fn composite_batches() {
     assert_eq!(values(&mut q.admin, &sql, &[]).len(), 2);
     let sql = format!("SELECT xqueue.ack('{name}', ARRAY[ROW(3, 'x'), ROW(4, 'x')])");
     assert_eq!(values(&mut q.admin, &sql, &[]).len(), 2);
-    // A task as take gave it names itself.
+    // A task as returned by take identifies itself.
     let sql = format!("SELECT xqueue.release('{name}', to_jsonb(t)) FROM {name} AS t");
     assert_eq!(values(&mut q.admin, &sql, &[])[0]["status"], json!("R"));
     q.assert_tasks(&[("ready", 1), ("total", 1)]);
 }
 
-/// The driver sends every parameter without a type: it resolves to text.
+/// The driver sends every parameter without a type, and it resolves to text.
 #[test]
 fn untyped_parameters() {
     let id = "11111111-2222-3333-4444-555555555555";
@@ -235,7 +235,7 @@ fn typed_batches() {
         values(c, "SELECT xqueue.ack($1::text, '{}'::bigint[])", &[&q.name]).is_empty(),
         "an empty batch"
     );
-    // The same task twice in a batch is one task.
+    // A batch that names a task twice acks it once or fails.
     let twice = vec![all[6], all[6]];
     let result = c.query("SELECT xqueue.ack($1::text, $2::bigint[])", &[&q.name, &twice]);
     assert!(matches!(&result, Ok(rows) if rows.len() == 1) || result.is_err());

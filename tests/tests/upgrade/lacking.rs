@@ -1,4 +1,4 @@
-//! Triggers and indexes that a queue has lost: hard to lose, seen at once, made anew.
+//! Triggers and indexes of a queue: protected against accidental loss, reported when missing, and recreated by upgrade.
 
 use xqueue_tests::*;
 
@@ -21,14 +21,14 @@ fn an_index_is_not_dropped_in_passing() {
     q.fails(&format!("DROP INDEX {ready}"), "2BP01", "cannot drop index");
     q.sql(&format!("REINDEX INDEX CONCURRENTLY {ready}"));
     q.fails(&format!("DROP INDEX {ready}"), "2BP01", "cannot drop index");
-    // Those of the user's own are not bound, nor does any of this hinder other changes.
+    // User indexes are not protected, and other changes of the table are not hindered.
     q.sql("CREATE INDEX own ON {q} (n); DROP INDEX own");
     q.sql("ALTER TABLE {q} ADD COLUMN more text, ALTER COLUMN n TYPE bigint");
     q.upgrade(&json!({"features": {"buried": true}}));
     let buried = q.index("buried");
     q.fails(&format!("DROP INDEX {buried}"), "2BP01", "cannot drop index");
     q.upgrade(&json!({"features": {"buried": false}}));
-    // With CASCADE a trigger goes too.
+    // CASCADE drops a trigger too.
     wait_until("all is well", || error(&mut q).is_empty() && exact(&mut q));
     q.sql(&format!("DROP INDEX {taken} CASCADE"));
     wait_until("it is noticed", || error(&mut q).contains("triggers are missing or disabled"));
@@ -47,12 +47,12 @@ fn a_lost_index_is_noticed() {
     q.lose_index("ready");
     wait_until("it is noticed", || error(&mut q).contains(&format!("not valid: index {index}")));
     assert!(exact(&mut q), "the counters do not need it");
-    // One made by hand serves as well.
+    // An index made by hand is used as well.
     q.sql("CREATE INDEX ON {q} (id) WHERE status = 'R'");
     wait_until("all is well again", || error(&mut q).is_empty());
 }
 
-/// The worker of a database reads no expressions of a table that has a great many.
+/// The database worker checks no index expressions if a table has too many indexes.
 #[test]
 fn no_index_is_looked_for_among_many() {
     let mut q = Queue::with("lacking", "id bigint PRIMARY KEY", &json!({}));
@@ -66,7 +66,7 @@ fn no_index_is_looked_for_among_many() {
     q.sql("SELECT xqueue.upgrade('{q}')");
 }
 
-/// As libraries do that load fixtures.
+/// Fixture loaders disable and enable triggers like this.
 #[test]
 fn triggers_disabled_and_enabled_again() {
     let mut q = Queue::with("lacking", "id bigint PRIMARY KEY", &json!({}));
@@ -82,7 +82,8 @@ fn triggers_disabled_and_enabled_again() {
     q.assert_tasks(&[("ready", 2)]);
 }
 
-/// Unique at once, and never NULL: the error in the view and the hint of `check` say how, and it is enough to do that.
+/// The key must be unique immediately, and never NULL. The error in the view and the hint of `check` give the repair,
+/// and that repair suffices.
 #[test]
 fn a_key_that_is_lost() {
     for damage in [
@@ -94,7 +95,7 @@ fn a_key_that_is_lost() {
         let columns = "a bigint, id bigint, PRIMARY KEY (a, id)";
         let mut q = Queue::with("lacking", columns, &json!({}));
         let name = q.name.clone();
-        // The indexes of the user's own are not looked at for that.
+        // The user's partial and expression indexes do not count as a unique key.
         q.sql("CREATE UNIQUE INDEX ON {q} (a, id) WHERE a > 0; CREATE UNIQUE INDEX ON {q} (a, (id + 1))");
         q.sql(&format!("ALTER TABLE {{q}} {damage}"));
         wait_until("it is noticed", || error(&mut q).contains("the key (a, id) is not unique"));
@@ -134,7 +135,7 @@ fn a_table_whose_key_is_deferrable() {
     q.abandon();
 }
 
-/// The definitions of all triggers, or of all indexes.
+/// Returns the definitions of all triggers, or of all indexes.
 fn definitions(q: &mut Queue, of: &str) -> String {
     let sql = match of {
         "triggers" => {
@@ -149,7 +150,7 @@ fn definitions(q: &mut Queue, of: &str) -> String {
     scalar(&mut q.admin, sql, &[&q.name])
 }
 
-/// `upgrade` says what is not as it makes it, and makes it so again. `checks`: `check` says it too.
+/// Asserts that `upgrade` reports and repairs a deviation from its own definition. `checks`: `check` reports it too.
 #[track_caller]
 fn assert_mended(q: &mut Queue, of: &str, wanted: &str, case: &str, words: &str, checks: bool) {
     assert_ne!(definitions(q, of), wanted, "{case}");
@@ -164,7 +165,7 @@ fn assert_mended(q: &mut Queue, of: &str, wanted: &str, case: &str, words: &str,
     q.verify();
 }
 
-/// The TRIGGER right is enough to put another in the place of one of ours, of its name and with its function.
+/// With the TRIGGER privilege a role can replace one of our triggers by another of the same name and function.
 #[test]
 fn a_trigger_that_only_looks_like_ours() {
     let features = json!({"features": {"delayed": true, "tube": true}});
@@ -222,7 +223,7 @@ fn a_trigger_that_only_looks_like_ours() {
     }
 }
 
-/// A column renamed into the place of another: the triggers are about that one.
+/// After two columns swap their names, the triggers still refer to the old one.
 #[test]
 fn a_column_that_has_changed_places_with_another() {
     for (column, features) in [
@@ -272,7 +273,7 @@ fn a_column_that_has_changed_places_with_another() {
     }
 }
 
-/// Its name and its columns are not enough.
+/// The right name and columns do not make an index ours.
 #[test]
 fn an_index_that_only_looks_like_ours() {
     let by_tube = json!({"features": {"tube": true, "buried": true}});
@@ -292,7 +293,7 @@ fn an_index_that_only_looks_like_ours() {
         (0, "tube", "(tube text_pattern_ops, id) WHERE status = 'R'"),
         (0, "tube", "(tube) INCLUDE (id) WHERE status = 'R'"),
         (0, "taken", "(owner) WHERE status = 'R'"),
-        // A session could have one task only.
+        // A unique index would limit each session to one task.
         (0, "taken", "UNIQUE (owner) WHERE status = 'T'"),
         (0, "buried", "(id) WHERE false"),
         (

@@ -1,4 +1,5 @@
-//! Tables that become queues, change while they are, and cease to be: definitions, columns, keys, indexes, dumps.
+//! Tables that become queues, change while in use, and become ordinary tables again: definitions, columns, keys,
+//! indexes, dumps.
 
 mod altered;
 mod altered_midway;

@@ -1,4 +1,4 @@
-//! Oddly named schemas, tables and columns, and how a name is found.
+//! Oddly named schemas, tables and columns, and the resolution of names.
 
 use xqueue_tests::*;
 

@@ -1,4 +1,4 @@
-//! Features switched on a queue in use: no consumer is thrown out, no task lost, no counter wrong.
+//! Features switched on a queue in use: no consumer gets an error, no task is lost, and no counter is wrong.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ fn queue(features: &Value) -> Queue {
     Queue::with("switch", COLUMNS, &json!({ "features": features }))
 }
 
-/// Each feature on, and off again.
+/// Returns each feature switched on, and off again.
 fn switches() -> Vec<(Value, Value)> {
     let on = [
         json!({"delayed": true}),
@@ -47,7 +47,8 @@ fn a_wait_for_a_task_goes_on_through_every_switch() {
     assert_eq!(id(&task), 1);
 }
 
-/// What becomes of tasks is seen by such a trigger before the table is altered, which the server refuses otherwise.
+/// The deferred trigger fires before the table is altered: the server refuses to alter a table with pending trigger
+/// events.
 #[test]
 fn beside_a_deferred_trigger() {
     let mut q = queue(&json!({"delayed": true}));
@@ -120,7 +121,7 @@ fn a_session_sees_a_switch_that_another_has_made_in_its_open_transaction() {
     let waiting = ask(&mut other, &name, "SELECT xqueue.put('{q}', '{}', delay => '1 hour')");
     assert_eq!(waiting[0]["status"], json!("W"));
     other.batch_execute("COMMIT").unwrap();
-    // A switch that is rolled back was none.
+    // A switch that is rolled back has no effect.
     q.sql(r#"BEGIN; SELECT xqueue.upgrade('{q}', '{"features": {"ttl": "1 hour"}}'); ROLLBACK"#);
     let put = ask(&mut other, &name, "SELECT xqueue.put('{q}', '{}')");
     assert!(put[0].get("expires").is_none(), "{put:?}");
@@ -186,7 +187,7 @@ fn producers_and_consumers_at_work_come_through_every_switch() {
             let mut done = 0;
             while !over.load(Ordering::Relaxed) {
                 if let Err(e) = client.batch_execute(&sql) {
-                    // Only a row in the form that the table had a moment ago may be refused.
+                    // Only a row of the table's previous row type can be refused.
                     let code = e.code().map_or("", |code| code.code());
                     assert!(
                         sql.contains("NULL::") && ["42804", "0A000"].contains(&code),

@@ -1,5 +1,5 @@
-//! Features are switched at random on a live queue, under load, and after each switch every task is
-//! where it should be. XQUEUE_SEED repeats the choices (not how the threads meet).
+//! Features are switched at random on a queue under load. After each switch every task is in its expected state.
+//! XQUEUE_SEED repeats the choices, but not the interleaving of the threads.
 
 mod ledger;
 mod people;
@@ -13,13 +13,12 @@ use rand::{Rng, SeedableRng};
 use xqueue_tests::*;
 
 const SWITCHES: usize = 40;
-/// So much goes on before each of them.
+/// Number of calls of the other threads before each switch.
 const CALLS_BETWEEN: usize = 60;
 const PRODUCERS: u64 = 2;
 const CONSUMERS: u64 = 4;
 
-/// A combination of features, each on or off; all times are so long that they never end, but for
-/// the zombies'.
+/// Returns a random combination of features. All times are so long that they never end, except the zombies'.
 fn features(random: &mut StdRng) -> Value {
     let mut timed = |time: Value| match random.random_range(0..3) {
         0 => json!(true),
@@ -44,7 +43,7 @@ fn features(random: &mut StdRng) -> Value {
     })
 }
 
-/// The states that a queue with these features has.
+/// Returns the states of a queue with these features.
 fn states(features: &Value) -> String {
     let is_on = |feature: &str| features[feature] != json!(false);
     let waits = is_on("delayed") || !features["retry"]["backoff"].is_null();
@@ -53,7 +52,7 @@ fn states(features: &Value) -> String {
     "RT".chars().chain(states.into_iter().filter_map(|(state, has)| has.then_some(state))).collect()
 }
 
-/// What becomes of the tasks in states that are no more. A task that was acked must not come back.
+/// Returns a conversion for tasks in states that no longer exist. An acked task must not come back.
 fn conversions(states: &str, random: &mut StdRng) -> Value {
     let mut convert = json!({});
     for state in ['W', 'B', 'Z', 'D'].into_iter().filter(|state| !states.contains(*state)) {
@@ -71,7 +70,7 @@ fn conversions(states: &str, random: &mut StdRng) -> Value {
     convert
 }
 
-/// How many tasks of which state a refusal says there are.
+/// Returns the state and the number of tasks that a refusal names.
 fn refused_for(e: &postgres::Error) -> (char, i64) {
     assert_eq!(code(e), "55006", "{e:?}");
     let message = db_error(e).message();
@@ -88,7 +87,7 @@ struct Switcher<'place> {
     place: &'place Place,
     q: Queue,
     random: StdRng,
-    /// In force.
+    /// The features in force.
     features: Value,
     refusals: usize,
 }
@@ -107,7 +106,7 @@ impl Switcher<'_> {
         let tubes = if self.random.random_bool(0.5) { json!(["a"]) } else { json!([]) };
         options["tube_stats"] = if features["tube"] == json!(true) { tubes } else { json!([]) };
         let sql = "SELECT xqueue.upgrade($1::text, $2::jsonb)";
-        // Sometimes in a transaction that comes to nothing: then all is as it was.
+        // Some transactions are rolled back, and then the definition stays as it was.
         let mut transaction = self.q.admin.transaction()?;
         let row = transaction.query_one(sql, &[&self.q.name, &options])?;
         let definition: Value = row.get(0);
@@ -123,7 +122,7 @@ impl Switcher<'_> {
         Ok(())
     }
 
-    /// One switch beside the workers; then silence, and a look at everything.
+    /// Makes one switch while the other threads work, then stops them and checks everything.
     fn switch(&mut self) {
         let before = self.place.calls.load(Ordering::SeqCst);
         wait_until("people are at work", || {
@@ -145,14 +144,14 @@ impl Switcher<'_> {
         self.inspect();
     }
 
-    /// In silence a refusal tells how many tasks there are; then the way out that it shows is gone.
+    /// With all threads stopped, a refusal gives the exact number of tasks, and its hint leads to success.
     fn insist(&mut self, features: &Value, states: &str, convert: &Value) {
-        // What ended sessions had comes back to wait, or is buried.
+        // The tasks of ended sessions come back delayed or buried.
         self.place.ledger.compare(&mut self.q);
         let Err(e) = self.upgrade(features, None, false) else { return };
         let (state, count) = refused_for(&e);
         assert!(!states.contains(state), "{state} stays with {features}");
-        // Only the worker is at work: tasks that are due in milliseconds may go.
+        // Only the worker is active: tasks due within milliseconds can leave their state.
         let sql = format!("SELECT count(*) FROM {} WHERE status = '{state}'", self.q.name);
         let left: i64 = scalar(&mut self.q.admin, &sql, &[]);
         let is_timed = matches!(state, 'W' | 'Z');
@@ -170,7 +169,7 @@ impl Switcher<'_> {
             format!("SELECT count(*) FROM {name} WHERE strpos('{states}', status::text) = 0");
         let others: i64 = scalar(&mut self.q.admin, &others, &[]);
         assert_eq!(others, 0, "tasks in states that {features} does not have");
-        // What a feature said of the tasks is forgotten with it.
+        // Switching a feature off clears its columns.
         for (feature, column, of) in [("ttl", "expires", "true"), ("ttr", "runat", "status = 'T'")]
         {
             let sql = "SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = $1::text::regclass AND attname = $2)";
@@ -227,7 +226,7 @@ fn under_load(mut q: Queue, is_composite: bool) {
     place.clear();
 }
 
-/// Several connections switch the same queue. Which switch is the last one is chance.
+/// Several connections switch the same queue. The last switch is random.
 #[test]
 fn many_switch_at_once() {
     let seed = seed();
@@ -253,7 +252,7 @@ fn many_switch_at_once() {
     place.clear();
 }
 
-/// The threads at a queue. When one is done, well or not, the others end as well.
+/// The threads that use a queue. When a thread ends, normally or by a panic, the others end too.
 struct Crowd<'scope, 'place> {
     scope: &'scope std::thread::Scope<'scope, 'place>,
     place: &'place Place,

@@ -1,4 +1,4 @@
-//! `upgrade`, `create` and `downgrade` of tables as users have them: with data, own columns, own states, own indexes.
+//! `upgrade`, `create` and `downgrade` of users' tables: with data, own columns, own states and own indexes.
 
 use xqueue_tests::*;
 
@@ -88,7 +88,7 @@ fn status_columns_of_each_type() {
             q.admin.query_one("SELECT xqueue.upgrade($1::text, $2::jsonb)", &[&q.name, &options]);
         result.unwrap_or_else(|e| panic!("{kind}: {e:?}"));
         q.status_is("st", ["R", "T", "W", "B", "Z", "D"]);
-        // A row without a status becomes what `existing` says.
+        // A row without a status gets the state named by `existing`.
         q.assert_tasks(&[("ready", 1), ("done", 1), ("buried", 1)]);
         assert_eq!(take_all(&mut q.admin, &q.name), [1]);
         release(&mut q.admin, &q.name, 1);
@@ -105,7 +105,7 @@ fn an_index_that_exists_is_used() {
     assert!(!ddl.is_empty() && plan["definition"]["key"] == json!(["id"]), "{plan}");
     assert_eq!(columns(&mut q), ["id", "payload"], "a dry run does nothing");
     expect_error(&mut q.admin, &format!("SELECT xqueue.take('{name}')"), "55000", "is not a queue");
-    // The administrator runs columns and indexes himself, the indexes without a lock.
+    // The administrator adds the columns, and builds the indexes concurrently.
     let mut made = 0;
     for sql in &ddl {
         if sql.starts_with("ALTER TABLE") && sql.contains("ADD COLUMN") {
@@ -125,8 +125,8 @@ fn an_index_that_exists_is_used() {
     assert_eq!(take_all(&mut q.admin, &name).len(), 1);
 }
 
-/// Whatever the type of the status column, indexes that an administrator has made as the dry run says, under names of
-/// its own, are the queue's: the server is asked what the text of each would be.
+/// Indexes that an administrator made from the dry run, under other names, are recognized for any type of the status
+/// column. The server itself normalizes the text of each index for the comparison.
 #[test]
 fn indexes_made_beforehand_are_recognized_by_the_servers_text() {
     let features =
@@ -229,7 +229,7 @@ fn downgrade() {
         assert_eq!(scalar::<i64>(&mut q.admin, triggers, &[&name]), 0);
         q.sql("INSERT INTO {q} DEFAULT VALUES; DELETE FROM {q} WHERE id <> 1");
     }
-    // The columns that stayed are the user's now, and have to be named to be used.
+    // The remaining columns are the user's now, and have to be named to be used.
     assert_eq!(columns(&mut q), ["id", "payload", "status", "owner"]);
     assert_eq!(scalar::<i64>(&mut q.admin, INDEXES, &[&name]), 1);
     q.upgrade(&json!({"fields": {"status": "status", "owner": "owner"}}));
@@ -299,7 +299,7 @@ fn a_writer_in_progress_is_counted() {
     q.assert_tasks(&[("ready", 2), ("total", 2)]);
 }
 
-/// Nothing of the table changes, only the definition.
+/// Only the definition changes, without any change of the table.
 #[test]
 fn a_switch_without_ddl_is_in_force_at_once_and_never_after_a_rollback() {
     let mut q = Queue::new("up");
@@ -309,7 +309,7 @@ fn a_switch_without_ddl_is_in_force_at_once_and_never_after_a_rollback() {
     assert_eq!(q.upgrade(&keep)["features"]["keep"], json!(true), "it says what is in force");
     assert_eq!(q.upgrade(&json!({"features": {"keep": false}}))["features"]["keep"], json!(false));
 
-    // In sessions that know nothing of the queue yet: as a statement that fails, and within one.
+    // In sessions that have not used the queue yet: a failing statement, and a failing statement inside a DO block.
     let upgrade = format!("xqueue.upgrade('{name}', '{keep}')");
     let mut failed = q.client();
     expect_error(
@@ -333,7 +333,7 @@ fn a_switch_without_ddl_is_in_force_at_once_and_never_after_a_rollback() {
     }
 }
 
-/// A done task does not expire. When it is to be done again its old end of life must not delete it.
+/// A done task does not expire. When it is restarted, its old end of life must not delete it.
 #[test]
 fn a_life_that_was_over_begins_anew() {
     let columns = "id bigint PRIMARY KEY, payload jsonb";
@@ -349,7 +349,7 @@ fn a_life_that_was_over_begins_anew() {
     q.assert_tasks(&[("ready", 2), ("buried", 1)]);
 }
 
-/// It would neither see nor convert the task, which nothing would ever lead out of its state.
+/// With an old snapshot the switch would not see the task, and no later call could lead the task out of its state.
 #[test]
 fn a_switch_with_an_old_snapshot_is_refused() {
     let mut q = Queue::new("up");
@@ -367,7 +367,7 @@ fn a_switch_with_an_old_snapshot_is_refused() {
     q.assert_tasks(&[("waiting", 1)]);
 }
 
-/// What upgrade has made is known by what it is called now.
+/// Downgrade finds the columns that upgrade made under their current names.
 #[test]
 fn a_downgrade_after_columns_were_renamed_or_lost() {
     let mut q = Queue::new("up");
@@ -380,7 +380,7 @@ fn a_downgrade_after_columns_were_renamed_or_lost() {
     q.sql("DROP TABLE {q}");
 }
 
-/// The triggers of a table that was restored alone are not trusted.
+/// Triggers of a table that was restored alone are replaced.
 #[test]
 fn triggers_that_were_there_before_are_made_anew() {
     let mut q = Queue::new("up");
@@ -393,7 +393,7 @@ fn triggers_that_were_there_before_are_made_anew() {
     assert!(trigger.contains("tube"), "{trigger}");
 }
 
-/// Before it sorted last, the trigger for new tasks had a name that others could come after.
+/// An earlier version's trigger for new tasks had a name that other triggers could sort after.
 #[test]
 fn a_trigger_with_the_name_that_it_had() {
     let mut q = Queue::with("up", "id bigint PRIMARY KEY", &json!({"features": {"delayed": true}}));

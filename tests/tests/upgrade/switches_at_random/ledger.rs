@@ -1,4 +1,4 @@
-//! What the threads know of the tasks, to be compared with the table.
+//! The threads' record of the tasks, to be compared with the table.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
@@ -7,23 +7,23 @@ use xqueue_tests::*;
 
 #[derive(Default)]
 pub struct Ledger {
-    /// Committed.
+    /// Committed puts.
     pub put: Mutex<BTreeSet<i64>>,
-    /// How often a task was acked.
+    /// The number of acks of each task.
     acked: Mutex<BTreeMap<i64, u32>>,
-    /// Taken tasks, with the session that has each.
+    /// Taken tasks with their sessions.
     leases: Mutex<HashMap<i64, String>>,
 }
 
 impl Ledger {
-    /// No other session may have it.
+    /// Records a lease, and asserts that no other session has the task.
     #[track_caller]
     pub fn lease(&self, id: i64, session: &str) {
         let before = self.leases.lock().unwrap().insert(id, session.to_owned());
         assert_eq!(before, None, "task {id} is taken by {session} under a live lease");
     }
 
-    /// Before it is given back: from then on another session may have it.
+    /// Ends a lease before the task is released: after the release another session can take it.
     pub fn end_lease(&self, id: i64) {
         self.leases.lock().unwrap().remove(&id);
     }
@@ -32,12 +32,12 @@ impl Ledger {
         *self.acked.lock().unwrap().entry(id).or_default() += 1;
     }
 
-    /// Tasks put and not acked yet.
+    /// Returns the number of tasks put and not yet acked.
     pub fn open(&self) -> usize {
         self.put.lock().unwrap().len().saturating_sub(self.acked.lock().unwrap().len())
     }
 
-    /// Nothing is at work: every task is where the threads believe it is.
+    /// Asserts, while no thread works, that every task is in the state that the threads expect.
     pub fn compare(&self, q: &mut Queue) {
         let name = q.name.clone();
         let (put, acked) = (self.put.lock().unwrap(), self.acked.lock().unwrap());
@@ -52,7 +52,7 @@ impl Ledger {
             .collect();
         let taken = format!("SELECT id, owner::text FROM {name} WHERE status = 'T'");
         let mut held = BTreeMap::new();
-        // Those of connections that have just ended are on their way back.
+        // The worker is still releasing the tasks of connections that have just ended.
         wait_until("what ended sessions had is given back", || {
             let rows = q.admin.query(&taken, &[]).expect("the table is readable");
             held = rows.iter().map(|row| (row.get(0), row.get::<_, String>(1))).collect();
@@ -60,7 +60,7 @@ impl Ledger {
         });
         assert_eq!(held, leases, "taken by the table (left) and as their owners know it (right)");
 
-        // In one snapshot: the worker may be deleting.
+        // One snapshot for both tables, because the worker can delete tasks meanwhile.
         let everything = format!(
             "SELECT id, status::text, true FROM {name} UNION ALL SELECT id, status, false FROM {name}_gone"
         );

@@ -1,4 +1,4 @@
-//! Producers and consumers that do not know which features the queue has at the moment.
+//! Producers and consumers that do not know the current features of the queue.
 
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,25 +10,25 @@ use xqueue_tests::*;
 
 use super::ledger::Ledger;
 
-/// Number of tasks beyond which no more are put.
+/// Number of open tasks beyond which producers pause.
 const ENOUGH: usize = 150;
 
-/// What all threads share.
+/// State shared by all threads.
 pub struct Place {
     pub q: String,
     /// The key is (part, id).
     pub is_composite: bool,
     pub ledger: Ledger,
-    /// Held for reading by whatever works, for writing by whatever needs silence.
+    /// Held for reading by working threads, for writing by a thread that needs all others stopped.
     pub gate: RwLock<()>,
     pub is_open: AtomicBool,
-    /// How much has been done.
+    /// Number of calls so far.
     pub calls: AtomicUsize,
 }
 
 impl Place {
     pub fn of(q: &mut Queue, is_composite: bool) -> Place {
-        // The user's own trigger: which tasks have been deleted, and in which state they were.
+        // A user trigger records the deleted tasks and their last states.
         q.sql(
             "CREATE TABLE {q}_gone (id bigint, status text);
              CREATE FUNCTION {q}_note() RETURNS trigger LANGUAGE plpgsql AS
@@ -45,25 +45,25 @@ impl Place {
         }
     }
 
-    /// After the queue is gone.
+    /// Drops the helper objects after the queue is dropped.
     pub fn clear(&self) {
         let sql = format!("DROP TABLE {0}_gone; DROP FUNCTION {0}_note()", self.q);
         connect().batch_execute(&sql).expect("nobody uses them");
     }
 
-    /// A task as the functions name it.
+    /// Returns a task's key as an SQL expression.
     fn key(&self, id: impl std::fmt::Display) -> String {
         if self.is_composite { format!("ROW(0, {id})") } else { id.to_string() }
     }
 
-    /// Returns whether there is more to do; what is done now is counted.
+    /// Counts a call, and returns false once the test is ending.
     fn is_open(&self) -> bool {
         self.calls.fetch_add(1, Ordering::SeqCst);
         self.is_open.load(Ordering::SeqCst)
     }
 }
 
-/// A feature that is off is the only error that anybody may get.
+/// Asserts that the error is a switched-off feature, the only error that is allowed.
 #[track_caller]
 fn allow_off(e: &Error) {
     let is_off = code(e) == "0A000" && db_error(e).message().ends_with("is not enabled");
@@ -79,7 +79,7 @@ pub fn produce(place: &Place, mut random: StdRng) {
     let plain = c.prepare("SELECT xqueue.put($1::text, $2::jsonb)").expect("it can be prepared");
     while place.is_open() {
         if place.ledger.open() > ENOUGH {
-            // The consumers have to come first.
+            // The consumers have to catch up.
             try_sql(&mut c, "SELECT pg_sleep(0.003)").expect("a pause");
             continue;
         }
@@ -136,7 +136,7 @@ impl Consumer<'_> {
         }
     }
 
-    /// Ends with all its tasks given back.
+    /// Works until the test ends, then releases its tasks.
     pub fn work(mut self) {
         while self.place.is_open() {
             let _gate = self.place.gate.read().unwrap();
@@ -184,7 +184,7 @@ impl Consumer<'_> {
                     self.mine.push(task);
                 }
             }
-            // Between planning the query and running it columns were added.
+            // Columns were added between planning the query and running it.
             Err(e) if db_error(&e).message().ends_with("changed since this query was planned") => {
                 assert_eq!(code(&e), "0A000", "{e:?}");
             }
@@ -235,7 +235,7 @@ impl Consumer<'_> {
         }
     }
 
-    /// Takes, acks and ends, in one transaction, which keeps a switch waiting.
+    /// Takes, acks and commits in one transaction, which makes a switch wait.
     fn transaction(&mut self) {
         let (q, ledger) = (&self.place.q, &self.place.ledger);
         let mut transaction = self.c.transaction().expect("BEGIN");
@@ -255,7 +255,7 @@ impl Consumer<'_> {
         }
     }
 
-    /// Brings buried tasks back to life, and those that wait for an hour.
+    /// Revives buried tasks and tasks delayed by an hour.
     fn dig(&mut self) {
         let q = &self.place.q;
         if let Err(e) = try_sql(&mut self.c, &format!("SELECT xqueue.kick('{q}', 5)")) {
@@ -264,7 +264,7 @@ impl Consumer<'_> {
     }
 }
 
-/// The article's hot reload, the self-check and the statistics, all the time.
+/// The hot reload of definitions, the check and the statistics, all the time.
 pub fn watch(place: &Place) {
     let (mut c, q) = (connect(), &place.q);
     while place.is_open() {
@@ -272,7 +272,7 @@ pub fn watch(place: &Place) {
         try_sql(&mut c, &upgrade).unwrap_or_else(|e| panic!("{upgrade}: {e:?}"));
         let _stats: Value = scalar(&mut c, "SELECT xqueue.stats($1::text)", &[q]);
         let check: Value = scalar(&mut c, "SELECT xqueue.check($1::text)", &[q]);
-        // A switch may hold the table just now.
+        // A switch can hold the table's lock at this moment.
         let is_busy = check["problems"][0].as_str().is_some_and(|first| first.starts_with("busy"));
         assert!(is_busy || check["ok"] == json!(true), "{check}");
     }

@@ -36,7 +36,7 @@ fn a_consumer_stays_in_the_wait_queue() {
         "SELECT to_jsonb(t) FROM xqueue.take(NULL::{q}, '50s', 3) AS t",
         "SELECT xqueue.take('{q}', '50s', 3)",
     ];
-    // What is to come back in the row form has to have the columns the query was planned with.
+    // The row form can only return a row of the type that the query was planned with.
     let all = json!({"features": {
         "delayed": true, "buried": true, "zombie": true, "ttl": true, "ttr": true,
         "priority": true, "tube": true, "retry": {"limit": 3}}});
@@ -53,7 +53,8 @@ fn a_consumer_stays_in_the_wait_queue() {
             panic!("the wait has ended: {:?}", waiters.swap_remove(at).join().result);
         }
     }
-    // Any of them may get the first: the last switch has woken all to look, and one that is slow to finds it too.
+    // Any of the consumers can get the first task: the last switch has woken all of them for a recheck, and a slow one
+    // finds the task too.
     let mut clients = Vec::new();
     while !waiters.is_empty() {
         let task = put(&mut q.admin, &q.name, 1);
@@ -92,8 +93,8 @@ fn a_consumer_of_a_tube_stays_in_the_wait_queue_as_long_as_there_are_tubes() {
     q.assert_tasks(&[("ready", 2), ("taken", 2)]);
 }
 
-/// Each round one task comes while features are switched, and one consumer waits for it. The worker, which would
-/// nudge a consumer that sleeps beside a ready task, is stopped meanwhile: it is not needed.
+/// In each round one task arrives while features are switched, and one consumer waits for it. The worker is stopped: it
+/// would wake a consumer that sleeps although a task is ready, and must not be needed.
 #[test]
 fn no_wake_up_is_lost() {
     alone();
@@ -113,7 +114,7 @@ fn no_wake_up_is_lost() {
         });
         let (client, task) = consumer.task();
         drop((worker, client));
-        // The connection has ended; without its task the next round begins.
+        // The connection has ended. The next round begins without its task.
         wait_until("the task is nobody's", || {
             let sql = format!("DELETE FROM {name} WHERE id = $1 AND status <> 'T'");
             q.admin.execute(&sql, &[&id(&task)]).expect("it can be deleted") == 1
@@ -121,8 +122,8 @@ fn no_wake_up_is_lost() {
     }
 }
 
-/// The row form tells a connection with a prepared query that the columns are others now; the query, run again after
-/// it was planned again, goes on. The jsonb form notices nothing.
+/// In the row form, a prepared query fails after a change of columns and succeeds when it is planned again. The jsonb
+/// form is not affected.
 #[test]
 fn prepared_queries_go_on() {
     let mut random = StdRng::seed_from_u64(seed());
