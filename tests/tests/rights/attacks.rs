@@ -1,5 +1,4 @@
-//! The worker runs an owner's triggers, and each role sets its own search_path: neither gives a role more than it
-//! had.
+//! The worker runs an owner's triggers, and each role sets its own search_path. Neither gives a role more privileges.
 
 use xqueue_tests::*;
 
@@ -28,7 +27,7 @@ fn an_owner_that_is_no_superuser() {
     let row = c.query_one(&format!("SELECT who, path FROM {name}_log"), &[]).unwrap();
     assert_eq!(row.get::<_, &str>(0), role.name, "the worker is the owner");
     assert!(!row.get::<_, &str>(1).contains("public"), "with a search_path nobody can step into");
-    // Its own session's tasks, taken by a role that has the table's privileges only.
+    // Tasks of the role's own session. The role only has privileges on the table.
     take_all(&mut c, &name);
     drop(c);
     q.wait_for("ready", 1);
@@ -36,7 +35,7 @@ fn an_owner_that_is_no_superuser() {
     drop(q);
 }
 
-/// What an owner writes into his trigger runs in the worker: it must not become a superuser there.
+/// The code of an owner's trigger runs in a worker, and must not become superuser there.
 #[test]
 fn an_owner_that_wants_more_than_he_has() {
     for escape in [
@@ -82,8 +81,8 @@ fn an_owner_that_wants_more_than_he_has() {
     }
 }
 
-/// Whoever may write code for a superuser's queue does not thereby become one: neither who has the right to make triggers
-/// or foreign keys, nor who owns what the superuser's own definition uses.
+/// A role that can add code to a superuser's queue does not become superuser by that. Such roles have the right to
+/// create triggers or foreign keys, or own objects that the superuser's definition uses.
 #[test]
 fn code_of_others_does_not_run_as_a_superuser() {
     for (by_attacker, by_superuser) in [
@@ -117,7 +116,7 @@ fn code_of_others_does_not_run_as_a_superuser() {
         ("", "CREATE INDEX ON {q} ({q}_i(id::int))"),
         ("", "CREATE INDEX ON {q} (id) WHERE {q}_i(id::int)"),
         ("", "ALTER TABLE {q} ADD COLUMN g boolean GENERATED ALWAYS AS ({q}_i(id::int)) STORED"),
-        // Without the check no statement is planned, which alone would call this.
+        // The CHECK makes the worker use a statement, because only planning one evaluates the statistics expression.
         (
             "",
             "ALTER TABLE {q} ADD CHECK (id + 0 > 0); CREATE STATISTICS {q}_s ON {q}_i(id::int) FROM {q}",
@@ -164,7 +163,7 @@ fn code_of_others_does_not_run_as_a_superuser() {
     }
 }
 
-/// A foreign key of a superuser's queue runs no code of the table to which it refers.
+/// A foreign key of a superuser's queue runs no code of the referenced table.
 #[test]
 fn a_superusers_queue_may_refer_to_a_table_of_others() {
     let (role, mut q) =
@@ -179,8 +178,8 @@ fn a_superusers_queue_may_refer_to_a_table_of_others() {
     q.sql("DROP TABLE {q}_c CASCADE");
 }
 
-/// Functions that ask who has connected are told the owner: also one that cannot log in, has no connection left, and may not
-/// connect to the database.
+/// session_user is the owner in a job worker. This holds even if the owner cannot log in, has no connection left, and
+/// lacks the CONNECT privilege.
 #[test]
 fn the_session_of_a_job_worker_is_the_owners() {
     let database = Database::new("session");
@@ -213,7 +212,7 @@ fn the_session_of_a_job_worker_is_the_owners() {
     q.abandon();
 }
 
-/// Functions and operators of one's own in a schema that is searched first must not be run by others.
+/// Functions and operators in a schema that is searched first must not be run by our code.
 #[test]
 fn a_search_path_with_traps() {
     let mut q = Queue::new("priv");
@@ -243,7 +242,7 @@ fn a_search_path_with_traps() {
     q.sql(&format!("SELECT xqueue.upgrade('{name}'); SELECT xqueue.check('{name}'); SELECT xqueue.stats('{name}')"));
     q.sql("SELECT xqueue.put('{q}', '{}', '10 milliseconds')");
     q.sql(&format!("CREATE DOMAIN {schema}.jsonb AS pg_catalog.jsonb CHECK (false)"));
-    // What is made under that path works without it, and on the path of statements.
+    // Objects created under this path also work without it, and on the statement path.
     let all =
         r#""delayed": true, "ttl": true, "ttr": true, "priority": true, "retry": {"limit": 3}"#;
     let features =
@@ -290,7 +289,7 @@ fn the_registry_is_written_by_our_code_only() {
         let error = try_sql(&mut c, sql).expect_err(sql);
         assert!(["42501", "42703"].contains(&code(&error)), "{sql}: {error:?}");
     }
-    // The trigger functions are of no use on a table that is no queue.
+    // The trigger functions do nothing on a table that is no queue.
     let functions: Vec<String> = c
         .query("SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'xqueue'::regnamespace AND prorettype = 'trigger'::regtype", &[])
         .unwrap()
@@ -319,8 +318,8 @@ fn no_security_definer_and_no_function_left_open() {
     assert_eq!(scalar::<i64>(&mut c, sql, &[]), 0);
 }
 
-/// What makes jsonb of a row calls users' casts to json. Those of others are not called, whoever looks at or changes a task, on
-/// whichever path: the value is shown as text.
+/// Converting a row to jsonb calls users' casts to json. A cast of another role is never called, on any path, for
+/// readers and writers of tasks: the value is shown as text.
 #[test]
 fn a_cast_to_json_runs_with_the_rights_of_no_other_role() {
     const TYPES: &str = "
@@ -408,7 +407,7 @@ fn a_cast_to_json_runs_with_the_rights_of_no_other_role() {
                     assert_eq!(json!(shown(&task)), text, "{call} {shape}");
                 }
             }
-            // A task that jsonb cannot hold is shown in part, and none of it otherwise.
+            // If jsonb cannot hold a column of the task, the other columns are still shown without casts.
             hostile
                 .batch_execute(&named("ALTER TABLE {q} ADD COLUMN j json DEFAULT '\"\\u0000\"'"))
                 .unwrap();
@@ -416,14 +415,14 @@ fn a_cast_to_json_runs_with_the_rights_of_no_other_role() {
             let peek = |c: &mut Client| json!(shown(&values(c, &ready, &[])[0]));
             assert_eq!((peek(&mut c), ran(&mut admin)), (text.clone(), json!([])));
             hostile.batch_execute(&named("ALTER TABLE {q} DROP COLUMN j")).unwrap();
-            // The owner's own look, and a superuser's cast.
+            // The owner's own call uses the cast, and so does any call after the cast belongs to a superuser.
             assert_eq!(peek(&mut hostile), cast);
             for oid in ["e", "r", "m"] {
                 let give = format!("ALTER FUNCTION {{q}}_{oid}_cast OWNER TO postgres");
                 admin.batch_execute(&named(&give)).unwrap();
             }
             assert_eq!(peek(&mut c), cast);
-            // A type that users have made is no reason by itself.
+            // A user-defined type without a cast is shown as usual.
             for oid in ["e", "r", "m"] {
                 hostile.batch_execute(&named(&format!("DROP CAST ({{q}}_{oid} AS json)"))).unwrap();
             }

@@ -1,8 +1,8 @@
-//! The guard of taken tasks: an UPDATE by hand does not change whose they are.
+//! The guard of taken tasks: an UPDATE by hand does not change their owner.
 
 use xqueue_tests::*;
 
-/// A queue of three tasks, of which a consumer has the first.
+/// Creates a queue of three tasks, the first taken by a consumer.
 fn taken(options: &Value) -> (Queue, Client) {
     let mut q = Queue::with("guard", COLUMNS, options);
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 3)");
@@ -11,7 +11,7 @@ fn taken(options: &Value) -> (Queue, Client) {
     (q, consumer)
 }
 
-/// What an ORM's save() does with an object that it has read before the task was taken.
+/// An ORM's save() of an object that it read before the task was taken.
 const STALE: &str = "UPDATE {q} SET status = 'R', owner = NULL, payload = '2' WHERE id = 1";
 
 #[test]
@@ -32,7 +32,7 @@ fn a_stale_row_does_not_give_a_task_away() {
     }
     let upsert = "INSERT INTO {q} (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET status = 'R'";
     q.fails(upsert, "55006", "is taken by");
-    // One statement for all: none is changed.
+    // One statement for all tasks: no task is changed.
     q.fails("UPDATE {q} SET status = 'B'", "55006", "is taken by");
     q.assert_tasks(&[("ready", 2), ("taken", 1), ("buried", 0)]);
     q.assert_exact();
@@ -43,30 +43,31 @@ fn a_stale_row_does_not_give_a_task_away() {
 fn what_is_not_refused() {
     let (mut q, mut consumer) = taken(&json!({"features": {"ttr": true}}));
     let name = q.name.clone();
-    // Other columns, also beside the same status and owner; other tasks; the task itself.
+    // Changes of other columns (also together with an unchanged status and owner), of other tasks, and of the task
+    // itself.
     q.sql("UPDATE {q} SET payload = '1', status = 'T', owner = owner WHERE id = 1");
     q.sql("UPDATE {q} SET runat = now() + '1 h'::interval WHERE id = 1");
     q.sql("UPDATE {q} SET status = 'D' WHERE id = 3");
     q.sql("UPDATE {q} SET status = 'T', owner = NULL WHERE id = 3");
     q.sql("UPDATE {q} SET status = 'R' WHERE id = 3");
-    // The holder's own.
+    // The holder's own changes.
     consumer
         .execute(&format!("UPDATE {name} SET status = 'R', owner = NULL WHERE id = 1"), &[])
         .unwrap();
     assert_eq!(ids(&take(&mut consumer, &name, "0", 1)), [1]);
-    // Calls.
+    // Calls of the queue's functions.
     q.sql("SELECT xqueue.snatch('{q}', 1)");
     assert_eq!(ids(&take(&mut consumer, &name, "0", 1)), [1]);
     q.sql("SELECT xqueue.release_all('{q}')");
     assert_eq!(ids(&take(&mut consumer, &name, "0", 1)), [1]);
     q.sql("DELETE FROM {q} WHERE id = 1");
     assert_eq!(ids(&take(&mut consumer, &name, "0", 2)), [2, 3]);
-    // What another server has done.
+    // Changes that are replicated from another server.
     q.sql(
         "BEGIN; SET LOCAL session_replication_role = replica; \
            UPDATE {q} SET status = 'R', owner = NULL WHERE id = 2; COMMIT",
     );
-    // The worker.
+    // Changes by the worker.
     drop(consumer);
     q.wait_for("ready", 2);
     q.assert_exact();
@@ -89,7 +90,7 @@ fn the_feature_and_the_setting_switch_it_off() {
     q.assert_exact();
 }
 
-/// What a trigger does in a call is not the call's.
+/// An UPDATE in a trigger that fires inside a call is not exempt.
 #[test]
 fn a_trigger_that_runs_in_a_call() {
     let (mut q, mut consumer) = taken(&json!({}));
@@ -103,7 +104,7 @@ fn a_trigger_that_runs_in_a_call() {
     assert_eq!(ack(&mut consumer, &q.name, 1).len(), 1);
 }
 
-/// A session that the connection has joined holds the task: it is the connection's own.
+/// The task belongs to a session that the connection has joined.
 #[test]
 fn a_joined_session() {
     let mut q = Queue::with("guard", COLUMNS, &json!({}));

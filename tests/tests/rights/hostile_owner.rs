@@ -1,5 +1,6 @@
-//! Owners that do to the table of their queue whatever PostgreSQL allows: afterwards every function, in both forms, every
-//! view and the worker give an error or are right; no backend dies, and the queues of others go on.
+//! Owners alter the tables of their queues in every way that PostgreSQL allows. Afterwards every function in both
+//! forms, every view and the worker fail with an error or work correctly. No backend crashes, and the queues of other
+//! owners go on.
 
 mod acts;
 mod calls;
@@ -8,7 +9,7 @@ mod victim;
 use acts::Act;
 use victim::Victim;
 
-/// Commits each of the acts on a queue of its own, and does each in a transaction before.
+/// Does each act on its own queue, first in a transaction that is rolled back, then committed.
 fn endure(acts: Vec<Act>) {
     let mut victim = Victim::new();
     let (mut done, mut complaints) = (0, Vec::new());

@@ -1,4 +1,4 @@
-//! A uuid that others can read is no credential, and no code but the connection's own chooses whom it acts for.
+//! A uuid that others can read is no credential, and only the connection's own code chooses its identity.
 
 use xqueue_tests::*;
 
@@ -13,7 +13,7 @@ fn open(c: &mut Client) -> String {
     scalar(c, "SELECT xqueue.identify(grace => '1 hour')::text", &[])
 }
 
-/// A function that runs a statement and gives the SQLSTATE of its error, or the word "none".
+/// Creates a function that runs a statement and returns the SQLSTATE of its error, or the word "none".
 fn trier(c: &mut Client, name: &str, properties: &str, statement: &str) {
     c.batch_execute(&format!(
         "CREATE FUNCTION {name}() RETURNS text LANGUAGE plpgsql {properties} AS $f$ BEGIN
@@ -23,8 +23,8 @@ fn trier(c: &mut Client, name: &str, properties: &str, statement: &str) {
     .unwrap();
 }
 
-/// Runs a statement in the worker, as trigger of an ordinary role's queue, for each task that was put with a delay.
-/// Returns the errors that it met, or "none".
+/// Runs a statement in a worker, through a trigger of an ordinary role's queue that fires for a delayed task. Returns
+/// its SQLSTATE, or "none".
 fn run_by_the_worker(role: &Role, statement: &str) -> String {
     let (mut c, name) = (role.client(), unique("identity"));
     c.batch_execute(&format!(
@@ -48,7 +48,7 @@ fn run_by_the_worker(role: &Role, statement: &str) -> String {
     error
 }
 
-/// The worker would keep the session alive, and with it the tasks that it has taken.
+/// The worker would keep the session alive, and with it the tasks of the session.
 #[test]
 fn what_the_worker_runs_for_an_owner_joins_no_session() {
     let mut q = Queue::new("identity");
@@ -70,7 +70,7 @@ fn what_the_worker_runs_for_an_owner_joins_no_session() {
     q.wait_for("ready", 1);
 }
 
-/// What it takes would stay taken for as long as the worker runs.
+/// Tasks taken there would stay taken until the worker ends.
 #[test]
 fn what_the_worker_runs_for_an_owner_takes_nothing() {
     let hostile = Role::create();
@@ -87,7 +87,7 @@ fn what_the_worker_runs_for_an_owner_takes_nothing() {
     q.assert_tasks(&[("ready", 1), ("total", 1)]);
 }
 
-/// A worker of a parallel query is no connection either.
+/// A parallel worker is no client connection either.
 #[test]
 fn a_parallel_worker_joins_no_session() {
     let mut c = connect();
@@ -103,7 +103,7 @@ fn a_parallel_worker_joins_no_session() {
     c.batch_execute(&format!("DROP FUNCTION {name}()")).unwrap();
 }
 
-/// What an owner's function does while others maintain his objects: it runs as the owner, in their connection.
+/// An owner's function runs as the owner, in another role's connection, when that role maintains the owner's objects.
 #[test]
 fn a_security_restricted_operation_changes_no_identity() {
     let hostile = Role::create();
@@ -135,8 +135,8 @@ fn a_security_restricted_operation_changes_no_identity() {
     c.batch_execute("SELECT xqueue.identify(grace => '0')").unwrap();
 }
 
-/// Nor does it take tasks for the connection, or settle or give back those that the connection has taken: by whichever
-/// command it runs, on a bare table and on one with a foreign key.
+/// A security-restricted operation takes no tasks for the connection, and does not settle or release its tasks. This
+/// holds for each command, with and without a foreign key on the table.
 #[test]
 fn a_security_restricted_operation_uses_no_session() {
     let hostile = Role::create();
@@ -167,7 +167,7 @@ fn a_security_restricted_operation_uses_no_session() {
         {
             let (f, call) = (format!("{name}_{n}"), call.replace("{q}", &name));
             trier(&mut c, &f, "", &format!("SELECT xqueue.{call}"));
-            // The errors are noted, since an index expression and ANALYZE show none.
+            // The errors are recorded, because an index expression and ANALYZE do not show them.
             c.batch_execute(&format!(
                 "CREATE TABLE {f}_log (error text); CREATE TABLE {f}_t (id bigint); INSERT INTO {f}_t VALUES (1);
                  CREATE FUNCTION {f}_note() RETURNS void LANGUAGE plpgsql AS $$ BEGIN
@@ -196,8 +196,8 @@ fn a_security_restricted_operation_uses_no_session() {
     }
 }
 
-/// The caller's connection is not the function owner's to give away, also if the caller is a superuser; nor may the
-/// owner's code use the caller's rights to join the caller's sessions.
+/// The owner of a function cannot change the identity of the caller's connection, even if the caller is a superuser.
+/// The function cannot use the caller's rights to join the caller's sessions either.
 #[test]
 fn a_security_definer_function_reads_the_identity_and_changes_nothing() {
     let (hostile, victim) = (Role::create(), Role::create());
@@ -237,7 +237,7 @@ fn a_security_definer_function_reads_the_identity_and_changes_nothing() {
     c.batch_execute("SELECT xqueue.identify(grace => '0')").unwrap();
 }
 
-/// A role that may read the table knows the uuids of all sessions that hold tasks.
+/// A role that can read the table knows the uuids of all sessions that hold tasks.
 #[test]
 fn the_uuid_of_the_owner_column_opens_nothing() {
     let mut q = Queue::new("identity");
@@ -283,7 +283,7 @@ fn the_uuid_of_the_owner_column_opens_nothing() {
     lasting.batch_execute("SELECT xqueue.identify(grace => '0')").unwrap();
 }
 
-/// A connection that several roles use one after the other, as a pool's, is none of theirs alone.
+/// A connection that several roles use in turn, like a pool's, belongs to no single role.
 #[test]
 fn roles_that_share_a_connection() {
     let mut q = Queue::new("identity");
@@ -294,7 +294,7 @@ fn roles_that_share_a_connection() {
         a.name, b.name, pool.name
     ));
     let mut shared = pool.client();
-    // The session that it has from the start is the first role's until another one takes with it.
+    // The connection's own session belongs to the first role until another role takes with it.
     shared.batch_execute(&format!("SET ROLE {}", a.name)).unwrap();
     let session = identity(&mut shared);
     let mut c = a.client();
@@ -314,7 +314,7 @@ fn roles_that_share_a_connection() {
     let mut member = pool.client();
     member.batch_execute(&join).unwrap();
     assert_eq!(ack(&mut member, &name, id).len(), 1);
-    // One that was joined as one role serves no other, also if it is kept.
+    // A session joined as one role does not serve another role, even if the connection stays in it.
     let of_a = open(&mut a.client());
     shared.batch_execute(&format!("RESET ROLE; SELECT xqueue.identify('{of_a}')")).unwrap();
     let id = put(&mut shared, &name, 2);
@@ -333,14 +333,14 @@ fn roles_that_share_a_connection() {
     shared.batch_execute("SELECT xqueue.identify(grace => '0')").unwrap();
 }
 
-/// A connection of a role that has joined a session.
+/// Opens a connection of a role, and joins a session.
 fn a_session(role: &Role, session: &str) -> Client {
     let mut c = role.client();
     c.batch_execute(&format!("SELECT xqueue.identify('{session}')")).unwrap();
     c
 }
 
-/// A connection that stays in a session it has joined does not make it its own.
+/// A connection that joins and keeps a session does not become its owner.
 #[test]
 fn a_session_stays_its_openers() {
     let mut q = Queue::new("identity");

@@ -1,17 +1,17 @@
-//! No role takes from the others what all share: sessions, and slots for queues.
+//! No role can exhaust shared resources: sessions and queue slots.
 
 use xqueue_tests::*;
 
 const DAY: i64 = 86_400;
 
-/// A role for which a superuser has changed a setting.
+/// Creates a role for which a superuser has changed a setting.
 fn role_with(setting: &str) -> Role {
     let role = Role::create();
     connect().batch_execute(&format!("ALTER ROLE {} SET xqueue.{setting}", role.name)).unwrap();
     role
 }
 
-/// Opens a session that does not belong to the connection.
+/// Opens a session that is not the connection's own.
 fn open_another(c: &mut Client) -> String {
     scalar(c, "SELECT xqueue.identify(grace => '1 hour', local => true)::text", &[])
 }
@@ -39,24 +39,24 @@ fn sessions_of_a_role_are_limited() {
     }
     expect_error(&mut c, "SET xqueue.max_sessions_per_role = 9", "42501", "permission denied");
     let mine: String = scalar(&mut c, "SELECT xqueue.identify()::text", &[]);
-    // Nor does another connection of the role keep that one.
+    // Another connection of the role cannot keep that session either.
     let keep = format!("SELECT xqueue.identify('{mine}', grace => '1 hour')");
     expect_error(&mut role.client(), &keep, "53400", FULL);
     let rows = format!("SELECT count(*) FROM xqueue.session WHERE role::text = '{}'", role.name);
     assert_eq!(scalar::<i64>(&mut admin, &rows, &[]), 5);
-    // What is there can be used, and others open as many as they like.
+    // Existing sessions stay usable, and other roles are not limited by this role.
     c.batch_execute(&format!("SELECT xqueue.identify('{}', local => true)", sessions[0])).unwrap();
     let other = Role::create();
     let of_another = open_another(&mut other.client());
     end(&mut other.client(), &of_another);
-    // One that ends makes room for another.
+    // A session that ends makes room for another.
     end(&mut c, &sessions.remove(0));
     wait_until("the worker has removed it", || scalar::<i64>(&mut admin, &rows, &[]) == 4);
     sessions.push(open_another(&mut c));
     sessions.iter().for_each(|session| end(&mut c, session));
 }
 
-/// They do not wait for each other, and are never more than the limit, whichever commits first.
+/// Uncommitted sessions count. The openers do not wait for each other, and the limit holds in any order of commits.
 #[test]
 fn sessions_that_are_being_opened_are_counted() {
     let role = role_with("max_sessions_per_role = 2");
@@ -69,7 +69,7 @@ fn sessions_that_are_being_opened_are_counted() {
     expect_error(&mut second, open, "53400", "no more than 2");
     first.batch_execute("ROLLBACK").unwrap();
     let session = open_another(&mut second);
-    // A renewal that is not committed is no session more.
+    // An uncommitted renewal does not count as another session.
     connect()
         .batch_execute(&format!(
             "UPDATE xqueue.session SET lease = clock_timestamp() + '10 min' WHERE uuid = '{kept}'"
@@ -109,7 +109,7 @@ fn the_time_of_grace_is_limited() {
     );
     assert_eq!(scalar::<i64>(&mut c, shown, &[]), 30 * DAY);
     c.batch_execute("SELECT xqueue.identify(grace => '0')").unwrap();
-    // The setting that every role may change is bound by the one that it may not.
+    // The setting that every role can change is bounded by the setting that only a superuser can change.
     let hasty = role_with("max_session_grace = '2 s'");
     let mut c = hasty.client();
     c.batch_execute("SET xqueue.session_grace = '10 d'; SELECT xqueue.identify()").unwrap();
@@ -123,7 +123,7 @@ fn client_of(cluster: &Cluster, role: &str) -> Client {
     open(cluster.config().user(role))
 }
 
-/// The queues of two roles, of which one takes all that it gets.
+/// The queues of two roles, one of which creates as many as it can.
 #[test]
 fn queues_of_a_role_are_limited() {
     let cluster = Cluster::new("xqueue.max_queues = 10\n");
@@ -153,7 +153,7 @@ fn queues_of_a_role_are_limited() {
     refused(&mut open(cluster.config().dbname("second").user("greedy")));
     c.batch_execute("SELECT xqueue.upgrade('greedy_1', '{\"features\": {\"delayed\": true}}')")
         .unwrap();
-    // What a restart makes shared memory forget is still counted.
+    // Queues still count after a restart has cleared shared memory.
     cluster.stop("fast");
     cluster.start();
     refused(&mut client_of(&cluster, "greedy"));
@@ -174,7 +174,7 @@ fn queues_of_a_role_are_limited() {
     cluster.assert_quiet();
 }
 
-/// What a prepared transaction has used comes back, whatever it was to make and however it ends.
+/// Slots used by a prepared transaction come back, for each command and for each outcome.
 #[test]
 fn slots_of_queues_that_prepared_transactions_made_come_back() {
     let cluster = Cluster::new("xqueue.max_queues = 2\n");
@@ -203,7 +203,7 @@ fn slots_of_queues_that_prepared_transactions_made_come_back() {
     cluster.assert_quiet();
 }
 
-/// A member of another role may give it queues, as many as that may have, by each command.
+/// A member of another role can give it queues by each command, up to that role's limit.
 #[test]
 fn queues_that_are_given_to_another_role_are_counted_for_that() {
     const FULL: &str = "role \"helper\" may have no more than 3 queues";
@@ -227,7 +227,7 @@ fn queues_that_are_given_to_another_role_are_counted_for_that() {
     create(&mut c, ["a", "b", "c"]);
     c.batch_execute("ALTER TABLE a OWNER TO helper; ALTER TABLE b OWNER TO helper").unwrap();
     c.batch_execute("BEGIN; ALTER TABLE c OWNER TO helper").unwrap();
-    // What it is about to give away is not its own any more.
+    // A queue that the transaction gives away no longer counts for the giver.
     c.batch_execute("SELECT xqueue.create('d'); SELECT xqueue.create('e'); COMMIT").unwrap();
     c.batch_execute("SELECT xqueue.create('f')").unwrap();
     let refused = |c: &mut Client, sql: &str| {
@@ -244,7 +244,7 @@ fn queues_that_are_given_to_another_role_are_counted_for_that() {
                   FROM pg_class JOIN xqueue.queue ON relation = oid";
     let all: String = scalar(&mut superuser, owners, &[]);
     assert_eq!(all, "a helper, b helper, c helper, d greedy, e greedy, f greedy");
-    // What comes to nothing leaves no room, not in another database either.
+    // A transfer that is rolled back frees no slot for the giver, in no database.
     c.batch_execute("BEGIN; SAVEPOINT s; ALTER TABLE d OWNER TO helper; SELECT xqueue.stats('d'); ROLLBACK TO s")
         .unwrap();
     let more = "SELECT xqueue.create('more')";
@@ -253,7 +253,7 @@ fn queues_that_are_given_to_another_role_are_counted_for_that() {
     c.batch_execute("COMMIT").unwrap();
     expect_error(&mut open(&second), more, "53400", own);
     expect_error(&mut c, more, "53400", own);
-    // They may swap, and what is no queue is not counted.
+    // The roles can swap queues, and an ordinary table does not count.
     c.batch_execute(
         "BEGIN; ALTER TABLE a OWNER TO greedy; ALTER TABLE d OWNER TO helper; COMMIT;
          CREATE TABLE plain (id int); ALTER TABLE plain OWNER TO helper",
@@ -262,7 +262,7 @@ fn queues_that_are_given_to_another_role_are_counted_for_that() {
     c.batch_execute("ALTER TABLE d ALTER COLUMN payload SET STATISTICS 10").unwrap();
     c.batch_execute("SELECT xqueue.drop('d'); ALTER TABLE e OWNER TO helper").unwrap();
     refused(&mut c, "ALTER TABLE f OWNER TO helper");
-    // A superuser gives as many as there is room for; a role with too many may go on with those.
+    // A superuser is only limited by max_queues. A role with too many queues can go on using them.
     superuser.batch_execute("ALTER TABLE f OWNER TO helper").unwrap();
     c.batch_execute(
         "ALTER TABLE f ALTER COLUMN payload SET STATISTICS 10; SELECT xqueue.put('f', '{}')",
@@ -271,7 +271,7 @@ fn queues_that_are_given_to_another_role_are_counted_for_that() {
     cluster.assert_quiet();
 }
 
-/// Neither by giving queues away only to take them back, nor by making one an ordinary table for a moment.
+/// Giving a queue away and taking it back frees no slot, nor does downgrading a queue for a moment.
 #[test]
 fn what_is_given_away_or_downgraded_and_comes_back_leaves_no_room() {
     let cluster = Cluster::new("xqueue.max_queues = 20\nxqueue.max_queues_per_role = 2\n");
@@ -303,7 +303,7 @@ fn what_is_given_away_or_downgraded_and_comes_back_leaves_no_room() {
     cluster.assert_quiet();
 }
 
-/// Whether its transaction is committed or rolled back, neither role comes to have too many.
+/// Whether the prepared transaction commits or rolls back, neither role exceeds its limit.
 #[test]
 fn a_queue_that_a_prepared_transaction_gives_away_is_counted_for_both() {
     let cluster = Cluster::new("xqueue.max_queues = 20\nxqueue.max_queues_per_role = 2\n");
@@ -342,7 +342,7 @@ fn a_queue_that_a_prepared_transaction_gives_away_is_counted_for_both() {
     cluster.assert_quiet();
 }
 
-/// Not the role by which the transaction is committed.
+/// The limit applies to the role that gives the queue away, not to the role that is active at commit.
 #[test]
 fn the_limit_holds_for_the_role_that_gives_a_queue_away() {
     let cluster = Cluster::new("xqueue.max_queues = 20\nxqueue.max_queues_per_role = 1\n");
@@ -361,7 +361,7 @@ fn the_limit_holds_for_the_role_that_gives_a_queue_away() {
     cluster.assert_quiet();
 }
 
-/// There are two slots for queues: each that is lost would be noticed soon.
+/// With only two slots for queues, a leaked slot is noticed soon.
 #[test]
 fn slots_of_queues_that_came_to_nothing_or_are_gone_are_given_back() {
     let cluster = Cluster::new("xqueue.max_queues = 2\n");
@@ -376,7 +376,7 @@ fn slots_of_queues_that_came_to_nothing_or_are_gone_are_given_back() {
         .unwrap();
         c.batch_execute("BEGIN; SELECT xqueue.create('q'); SAVEPOINT s; DROP TABLE q; COMMIT")
             .unwrap();
-        // What fails after the queue has been described.
+        // An error after the queue has been described.
         c.batch_execute(
             "CREATE TABLE q (id bigint PRIMARY KEY); INSERT INTO q VALUES (1);
              CREATE POLICY p ON q USING (1 / (id - 1) > 0);
@@ -390,7 +390,7 @@ fn slots_of_queues_that_came_to_nothing_or_are_gone_are_given_back() {
         let upgrade = "SELECT xqueue.upgrade('q', '{\"features\": {\"id\": \"time64\"}}')";
         expect_error(&mut c, upgrade, "22012", "division by zero");
         c.batch_execute("DROP TABLE q; DROP OWNED BY owner; DROP ROLE owner").unwrap();
-        // A database goes with its queues.
+        // Dropping a database frees the slots of its queues.
         c.batch_execute("CREATE DATABASE passing").unwrap();
         let mut passing = open(cluster.config().dbname("passing"));
         passing.batch_execute("CREATE EXTENSION xqueue; SELECT xqueue.create('q')").unwrap();

@@ -1,12 +1,12 @@
-//! A look runs nothing of a table's owner: neither what claims to be immutable, nor policies, nor casts. What a
-//! superuser changes on an owner's behalf runs as the owner.
+//! Monitoring runs no code of a table's owner: no function that claims to be immutable, no policy, no cast. Changes
+//! that a superuser makes to an owner's queue run as the owner.
 
 mod trap;
 
 use trap::Trap;
 use xqueue_tests::*;
 
-/// What a monitoring role looks at.
+/// The queries of a monitoring role.
 const LOOKS: &[&str] = &[
     "SELECT * FROM xqueue.queues",
     "SELECT * FROM xqueue.latency",
@@ -43,7 +43,7 @@ fn kinds() -> [Value; 2] {
     ]
 }
 
-/// Looks at everything; a refusal is as good as an answer.
+/// Runs all queries. A refusal is as good as a result.
 fn look(trap: &mut Trap, looker: &mut Client, role: &str, looks: &[&str]) {
     for sql in looks {
         let sql = trap.named(sql);
@@ -73,7 +73,7 @@ fn a_look_runs_nothing_of_the_owner() {
         let mut superuser = connect();
         look(&mut trap, &mut superuser, "postgres", LOOKS);
         look(&mut trap, &mut superuser, "postgres", DRY_RUNS);
-        // A hook and a picker are no business of theirs either, nor are policies.
+        // Monitoring does not run a hook, a pick function or a policy either.
         trap.run_as_owner(
             r#"SELECT xqueue.upgrade('{t}', '{"features": {"on_task_change": "{t}_hook"}}');
                ALTER TABLE {t} ENABLE ROW LEVEL SECURITY; CREATE POLICY noting ON {t} USING ({t}_note(id))"#,
@@ -90,7 +90,7 @@ fn a_look_runs_nothing_of_the_owner() {
     }
 }
 
-/// Values are shown by the output functions of their types; a cast may be the owner's.
+/// Values are shown through the output functions of their types, because a cast can be the owner's code.
 #[test]
 fn buried_tasks_are_shown_without_casts() {
     let trap = Trap::set(&kinds()[0]);
@@ -105,7 +105,7 @@ fn buried_tasks_are_shown_without_casts() {
     }
 }
 
-/// Neither missing indexes nor a missing key bring statements back.
+/// Missing indexes and a missing key do not make monitoring use statements.
 #[test]
 fn a_look_runs_nothing_of_an_owner_that_has_dropped_the_indexes() {
     let mut trap = Trap::set(&kinds()[0]);
@@ -126,7 +126,7 @@ fn a_look_runs_nothing_of_an_owner_that_has_dropped_the_indexes() {
     look(&mut trap, &mut connect(), "postgres", LOOKS);
 }
 
-/// jsonb is made of a type by its cast, if it has one: that is not asked.
+/// The conversion to jsonb would call a type's cast to json, so it is not used.
 #[test]
 fn a_look_runs_no_cast_of_the_key() {
     let role = Role::create();
@@ -146,7 +146,7 @@ fn a_look_runs_no_cast_of_the_key() {
     assert_eq!(stats["key"], json!({"id": "a", "no": 7}), "{stats}");
 }
 
-/// A role that has but the privilege does what TRUNCATE would, as the triggers see it.
+/// A role with only the TRUNCATE privilege triggers the same effects as TRUNCATE.
 #[test]
 fn a_grant_of_truncate_does_not_make_anybody_the_owner() {
     let (mut q, role) = (Queue::new("looking"), Role::create());
@@ -186,7 +186,7 @@ fn what_a_superuser_changes_runs_as_the_owner() {
             ("downgrade('{t}', true)", false),
         ] {
             trap.has_caught(&owner);
-            // In a transaction, in which something is put off.
+            // In a transaction, with deferred triggers.
             trap.run_as_superuser(&format!("BEGIN; SELECT xqueue.{sql}; COMMIT"));
             trap.assert_harmless("postgres", sql);
             assert!(
@@ -194,7 +194,7 @@ fn what_a_superuser_changes_runs_as_the_owner() {
                 "{sql} has changed rows as the owner"
             );
         }
-        // A table that has states already.
+        // A table that already has a status column.
         trap.run_as_owner(
             "ALTER TABLE {t} DISABLE TRIGGER fired; ALTER TABLE {t} DISABLE TRIGGER put_off;
              ALTER TABLE {t} ADD COLUMN status \"char\"; INSERT INTO {t} VALUES (1, '{}');
@@ -208,14 +208,14 @@ fn what_a_superuser_changes_runs_as_the_owner() {
         assert!(trap.has_caught(&owner), "it has given a row a status as the owner");
         let sql = trap.named("SELECT status::text FROM {t}");
         assert_eq!(scalar::<String>(&mut trap.admin, &sql, &[]), "D");
-        // That was a statement of its own.
+        // Resets the trap: the SELECT above ran as the superuser.
         trap.has_caught("postgres");
         trap.run_as_superuser("SELECT xqueue.drop('{t}')");
         trap.assert_harmless("postgres", "drop");
     }
 }
 
-/// The owner of a table whose row security is forced does not see all rows, and what is done is done as the owner.
+/// Changes run as the owner, who does not see all rows of a table with forced row security.
 #[test]
 fn rows_that_are_hidden_from_the_owner_are_not_passed_over() {
     let mut trap = Trap::set(&kinds()[0]);
@@ -234,7 +234,7 @@ fn rows_that_are_hidden_from_the_owner_are_not_passed_over() {
     assert_eq!(scalar::<Value>(&mut superuser, &sql, &[]), json!(0));
 }
 
-/// Counts are of all rows: a role that sees only some is not shown them.
+/// Counters cover all rows, so a role that sees only some rows does not see the counters.
 #[test]
 fn counts_are_hidden_where_row_security_hides_rows() {
     let mut q = Queue::new("looking");
@@ -265,7 +265,7 @@ fn counts_are_hidden_where_row_security_hides_rows() {
     q.sql(&format!("CREATE POLICY all_rows ON {{q}} TO {} USING (true)", role.name));
     assert_eq!(sees(&mut c), [0; 4], "what a policy says is not looked at");
     assert_eq!(values(&mut c, &format!("SELECT xqueue.peek('{name}', 1)"), &[]).len(), 1);
-    // Waiting consumers are not shown either.
+    // Waiting consumers are hidden too.
     let waiter = Waiter::start(q.client(), &format!("SELECT xqueue.take('{name}', '30s')"));
     q.wait_for_consumers(1);
     let sql = format!("SELECT count(*) FROM xqueue.consumers WHERE queue = '{name}'::regclass");
@@ -279,7 +279,7 @@ fn counts_are_hidden_where_row_security_hides_rows() {
     }
 }
 
-/// Seen to by `check`, not raised by it.
+/// `check` returns the problem instead of raising an error.
 #[test]
 fn check_reports_a_key_and_a_column_that_are_gone() {
     for (damage, problem) in [
@@ -299,7 +299,7 @@ fn check_reports_a_key_and_a_column_that_are_gone() {
         let problems = check["problems"].as_array().expect("a list");
         let is_tracked = |told: &Value| told.as_str().is_some_and(|told| told.contains(problem));
         assert!(problems.iter().any(is_tracked), "{damage}: {check}");
-        // Other queues are shown all the same.
+        // Other queues are still shown.
         scalar::<i64>(&mut q.admin, "SELECT count(*) FROM xqueue.taken", &[]);
         q.sql("DROP TABLE {q}");
         q.abandon();

@@ -1,4 +1,4 @@
-//! Who may do what, and attempts to do more.
+//! Privileges, and attempts to exceed them.
 
 mod attacks;
 mod guard;

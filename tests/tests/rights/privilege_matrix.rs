@@ -1,4 +1,5 @@
-//! Every function × every set of privileges on the table, compared with the table in docs/operations.md, "Privileges".
+//! Every function with every set of privileges on the table, compared with the table in docs/operations.md,
+//! "Privileges".
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +10,8 @@ const COLUMNS: &str = "id bigint PRIMARY KEY, payload jsonb";
 const RIGHTS: [&str; 5] = ["SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE"];
 const REFUSED: &str = "42501";
 
-/// A call of each function that the table names. Task 1 is ready, 2 taken by the caller's session, 3 buried, 4 waits.
+/// A call of each function in the documented table. Task 1 is ready, 2 taken by the caller's session, 3 buried, 4
+/// waiting.
 const CALLS: [(&str, &str); 27] = [
     ("put", "SELECT xqueue.put('{q}', '{\"id\": 9}')"),
     ("put_wait", "CALL xqueue.put_wait('{q}', '{\"id\": 9}', '0')"),
@@ -39,11 +41,11 @@ const CALLS: [(&str, &str); 27] = [
     ("resume", "SELECT xqueue.resume('{q}')"),
     ("stats_reset", "SELECT xqueue.stats_reset('{q}')"),
 ];
-/// Named there, and tried by tests of their own: they change what the table is, or name none.
+/// Functions in the documented table that other tests cover: they alter the queue's table, or name no queue.
 const ELSEWHERE: [&str; 7] = ["COPY", "metrics", "be", "and", "upgrade", "downgrade", "create"];
 const DROPS: &str = "drop";
 
-/// What the table says that a function needs: privileges, or none if only the owner may call it.
+/// Returns the documented privileges of each function, with an empty list if only the owner can call it.
 fn documented() -> BTreeMap<String, Vec<&'static str>> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md");
     let text = std::fs::read_to_string(page).expect("the page");
@@ -75,9 +77,9 @@ impl Matrix {
         Matrix { q: Queue::with("matrix", COLUMNS, &features), session: String::new() }
     }
 
-    /// The tasks are as the calls of a connection want them.
+    /// Prepares the tasks for the calls of a connection.
     fn prepare(&mut self, c: &mut Client) {
-        // Who may not have a session gets the tasks of another.
+        // A role that cannot have a session gets tasks of another session.
         let identify = "SELECT xqueue.identify()";
         let own = c.query_one(identify, &[]).or_else(|_| self.q.admin.query_one(identify, &[]));
         self.session = own.expect("a session").get::<_, uuid::Uuid>(0).to_string();
@@ -89,7 +91,7 @@ impl Matrix {
         self.q.sql(&tasks);
     }
 
-    /// Whether a call is let through; an error about privileges is the only one that there may be.
+    /// Returns whether a call succeeds. Only an error about privileges is allowed.
     #[track_caller]
     fn is_allowed(&mut self, c: &mut Client, function: &str, call: &str) -> bool {
         self.prepare(c);
@@ -114,12 +116,12 @@ fn the_table_names_every_function() {
     assert!(unknown.is_empty(), "in the table, but not tried: {unknown:?}");
     let missing: Vec<_> = names.iter().filter(|name| !documented.contains_key(**name)).collect();
     assert!(missing.is_empty(), "not in the table: {missing:?}");
-    // All that a role may call: what is new in the schema has to find its place in the table.
+    // All functions that a role can call: a new function of the schema must be added to the documented table.
     let mut admin = connect();
     let sql =
         "SELECT DISTINCT proname::text FROM pg_proc JOIN pg_namespace n ON n.oid = pronamespace
                WHERE nspname = 'xqueue' AND prorettype <> 'trigger'::regtype";
-    // Helpers of the views, and what names no queue or belongs to its tables' defaults.
+    // Helpers of the views, and functions that name no queue or serve column defaults.
     let others = [
         "buried",
         "call_counts",
@@ -146,7 +148,7 @@ fn the_table_names_every_function() {
     }
 }
 
-/// Each of the 32 sets of privileges lets through what the table says, and nothing else.
+/// Each of the 32 sets of privileges allows exactly the documented calls.
 #[test]
 fn every_set_of_privileges() {
     let (documented, mut matrix, role) = (documented(), Matrix::new(), Role::create());
@@ -167,7 +169,7 @@ fn every_set_of_privileges() {
     }
 }
 
-/// Column privileges on the key and the payload are not enough for anything but a look at what they name.
+/// Column privileges on the key and the payload only allow reading these columns.
 #[test]
 fn privileges_on_columns() {
     let (mut matrix, role) = (Matrix::new(), Role::create());
@@ -181,7 +183,7 @@ fn privileges_on_columns() {
     }
 }
 
-/// The owner, a member of its role, and a superuser may all.
+/// The owner, a member of its role, and a superuser can call everything.
 #[test]
 fn owners_members_and_superusers() {
     let mut matrix = Matrix::new();
@@ -198,7 +200,8 @@ fn owners_members_and_superusers() {
     matrix.q.sql("ALTER TABLE {q} OWNER TO CURRENT_USER");
 }
 
-/// With row security and no policy for it a role with all privileges sees no task, puts none, and learns no numbers.
+/// With row security and without a policy, a role with all privileges sees no task, puts no task, and learns no
+/// numbers.
 #[test]
 fn row_security_without_a_policy() {
     const MONITORS: [&str; 2] = ["stats", "check"];
@@ -218,7 +221,7 @@ fn row_security_without_a_policy() {
             || ["put", "put_wait", "INSERT"].contains(&function);
         match rows {
             Err(e) if is_refused => assert_eq!(code(&e), REFUSED, "{function}: {e:?}"),
-            // A task that is not seen is not found.
+            // An invisible task counts as not found.
             Err(e) => assert_eq!(code(&e), "P0002", "{function}: {e:?}"),
             Ok(_) => {
                 assert!(!is_refused, "{function} was let through");
@@ -238,8 +241,8 @@ fn row_security_without_a_policy() {
     matrix.q.sql("ALTER TABLE {q} DISABLE ROW LEVEL SECURITY");
 }
 
-/// The block for hardened default privileges grants each kind of role what it names, and that is enough: on the direct path
-/// and on the statement path, in both forms, and for the views.
+/// The block for hardened default privileges grants EXECUTE to each kind of role. These grants suffice on the direct
+/// path and on the statement path, in both forms, and for the views.
 #[test]
 fn execute_is_needed_on_what_a_role_calls_and_nothing_else() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md");

@@ -1,4 +1,4 @@
-//! No function lets its caller do what his own privileges on the table would not.
+//! Functions only do what the caller's own privileges on the table allow.
 
 use xqueue_tests::*;
 
@@ -32,7 +32,7 @@ fn no_privilege_at_all() {
     let sql = "SELECT count(*) FROM xqueue.stats() AS s WHERE s->>'queue' = 'public.' || $1";
     assert_eq!(scalar::<i64>(&mut c, sql, &[&name]), 0, "only what one may see");
     assert_eq!(scalar::<i64>(&mut q.admin, sql, &[&name]), 1);
-    // A wait is refused before it begins, too.
+    // A waiting call is refused before it waits.
     expect_error(&mut c, &format!("SELECT xqueue.take('{name}', '10s')"), "42501", "");
     q.assert_tasks(&[("ready", 1), ("total", 1)]);
 }
@@ -139,7 +139,8 @@ fn row_security_applies() {
     );
     assert_eq!(ack(&mut c, &name, 2).len(), 1);
     assert!(take(&mut c, &name, "20ms", 1).is_empty());
-    // Another role's committed task wakes no consumer for ever: its own that follows is got.
+    // Another role's committed task does not keep a consumer awake forever: the consumer gets its own role's later
+    // task.
     let waiter = Waiter::start(c, &format!("SELECT xqueue.take('{name}', '30s')"));
     q.wait_for_consumers(1);
     q.sql("INSERT INTO {q} (who) VALUES ('another')");
@@ -147,7 +148,7 @@ fn row_security_applies() {
     let (c, task) = waiter.task();
     assert_eq!(task["who"], json!(r));
     q.assert_tasks(&[("ready", 3), ("taken", 2), ("total", 5)]);
-    // Even the owner is filtered under FORCE: counters, delays and the session's end must not be.
+    // FORCE filters even the owner's rows, but not the counters, delays and the end of a session.
     q.sql("ALTER TABLE {q} FORCE ROW LEVEL SECURITY");
     drop(c);
     q.wait_for("ready", 5);
@@ -169,7 +170,7 @@ fn column_privileges() {
     q.assert_tasks(&[("ready", 1)]);
 }
 
-/// A role without rights on a table cannot hold a lock on it either.
+/// A role without privileges on a table cannot lock it either.
 #[test]
 fn no_lock_without_a_right() {
     let q = Queue::new("priv");

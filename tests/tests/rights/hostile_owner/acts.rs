@@ -1,11 +1,11 @@
-//! What an owner does to the table of a queue.
+//! Changes that an owner makes to the table of a queue.
 
-/// Statements of the owner's, in which {q} stands for the table.
+/// Statements of the owner. {q} stands for the table.
 pub struct Act {
     pub sql: String,
-    /// The triggers and the indexes but the key's are dropped first, which would refuse it.
+    /// Drops the triggers and all indexes except the key's first, because they would make the act fail.
     pub strips: bool,
-    /// The key's as well.
+    /// Drops the key's index as well.
     pub strips_key: bool,
 }
 
@@ -21,7 +21,7 @@ impl Act {
     }
 }
 
-/// Types, with values that could be taken for addresses, lengths or headers.
+/// Types, with values that could be mistaken for addresses, lengths or headers.
 const TYPES: [(&str, &str); 18] = [
     ("bigint", "140737488355328"),
     ("int", "2147483647"),
@@ -43,7 +43,7 @@ const TYPES: [(&str, &str); 18] = [
     ("{q}_row", "ROW(1, 'x')"),
 ];
 
-/// Every type for each of these columns.
+/// Changes each of these columns to every type.
 pub fn types(columns: &[&str]) -> Vec<Act> {
     let of = |column: &&str| {
         TYPES.map(|(kind, value)| {
@@ -59,7 +59,7 @@ pub fn types(columns: &[&str]) -> Vec<Act> {
 const COLUMNS: [&str; 10] =
     ["id", "status", "owner", "runat", "priority", "tube", "attempts", "expires", "ttr", "reason"];
 
-/// Columns that are gone, others, or refuse what the queue writes.
+/// Columns that are dropped, replaced, or refuse the queue's values.
 pub fn columns() -> Vec<Act> {
     let mut acts = Vec::new();
     for column in COLUMNS {
@@ -121,7 +121,7 @@ pub fn columns() -> Vec<Act> {
     acts
 }
 
-/// What becomes of the table as a whole.
+/// Changes of the table as a whole.
 pub fn tables() -> Vec<Act> {
     let mut acts: Vec<Act> = [
         "CREATE RULE r AS ON INSERT TO {q} DO INSTEAD NOTHING",
@@ -179,7 +179,7 @@ pub fn tables() -> Vec<Act> {
     acts.push(Act::of(
         "CREATE TABLE {q}_whole (LIKE {q}) PARTITION BY RANGE (id); ALTER TABLE {q}_whole ATTACH PARTITION {q} FOR VALUES FROM (1) TO (3)",
     ));
-    // Up to PostgreSQL 15 it becomes a view by that.
+    // Up to PostgreSQL 15 this turns the table into a view.
     acts.push(Act::stripped(
         "ALTER TABLE {q} ALTER id DROP DEFAULT; ALTER TABLE {q} ALTER id DROP NOT NULL; DELETE FROM {q}; \
          DO $$ DECLARE x text; BEGIN SELECT string_agg(format('NULL::%s AS %I', format_type(atttypid, atttypmod), attname), ', ' ORDER BY attnum) INTO x \

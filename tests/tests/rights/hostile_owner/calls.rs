@@ -1,6 +1,6 @@
-//! Every function in both forms, every view.
+//! Every function in both forms, and every view.
 
-/// Functions that name tasks, and what they are called with beyond the task.
+/// Functions that name tasks, with their arguments after the task.
 const OF_TASKS: [(&str, &str); 12] = [
     ("peek", ""),
     ("stats", ""),
@@ -16,7 +16,7 @@ const OF_TASKS: [(&str, &str); 12] = [
     ("delete", ""),
 ];
 
-/// Functions of a queue, without the queue.
+/// Functions of a queue, with {q} for the queue.
 const OF_QUEUES: [&str; 27] = [
     "take({q})",
     "take({q}, count => 3, ttr => '1 minute')",
@@ -47,7 +47,7 @@ const OF_QUEUES: [&str; 27] = [
     "put({q}, '{}')",
 ];
 
-/// Afterwards it may be no queue any more.
+/// Afterwards the table can be no queue any more.
 const LAST: [&str; 3] = ["upgrade({q})", "downgrade({q})", "upgrade({q})"];
 
 const BESIDE: [&str; 15] = [
@@ -68,12 +68,12 @@ const BESIDE: [&str; 15] = [
     "SELECT xqueue.database_workers()",
 ];
 
-/// Views, and what looks at all queues.
+/// Returns the views, and the functions that read all queues.
 pub fn beside() -> impl Iterator<Item = &'static str> {
     BESIDE.into_iter()
 }
 
-/// Calls that change little, of all kinds.
+/// Returns calls of all kinds that change little.
 pub fn some(queue: &str) -> Vec<String> {
     let calls = [
         "SELECT xqueue.take('{q}')",
@@ -93,7 +93,7 @@ pub fn some(queue: &str) -> Vec<String> {
     calls.map(|call| call.replace("{q}", queue)).into()
 }
 
-/// All of them.
+/// Returns all calls.
 pub fn all(queue: &str) -> Vec<String> {
     let forms = [format!("'{queue}'"), format!("NULL::{queue}")];
     let mut calls: Vec<String> = BESIDE.map(str::to_owned).into();

@@ -1,4 +1,4 @@
-//! The server under acts of a hostile owner, and a check that nothing else suffers.
+//! A server under the acts of a hostile owner, with a check that all other queues go on.
 
 use super::acts::Act;
 use super::calls;
@@ -11,15 +11,15 @@ const SHAPES: [&str; 3] = [
 ];
 
 pub struct Victim {
-    /// A connection of the hostile owner that knows the queues from before.
+    /// A connection of the hostile owner that has used the queues before.
     owner: Client,
-    /// Another session of his.
+    /// Another session of this owner.
     other: Client,
     admin: Client,
     /// A connection that a restart of the server would end.
     canary: Client,
     started: String,
-    /// A queue that has nothing to do with it.
+    /// A queue of another owner.
     healthy: Queue,
     number: usize,
     // Dropped in this order.
@@ -43,8 +43,8 @@ impl Victim {
         Victim { owner, other, admin, canary, started, healthy, number: 0, database, role }
     }
 
-    /// Does an act to a queue, calls everything, and checks that all other queues are served. False if PostgreSQL
-    /// refuses it.
+    /// Does an act to a queue, makes all calls, and checks that all other queues are served. Returns false if
+    /// PostgreSQL refuses the act.
     pub fn endure(&mut self, act: &Act, complaints: &mut Vec<String>) -> bool {
         let queue = unique("hostile");
         self.number += 1;
@@ -61,7 +61,7 @@ impl Victim {
             };
             complaints.push(format!("{sql}\n    {call}\n        {said}"));
         };
-        // In a transaction of its own, with all that it has cached.
+        // In its own transaction, with everything that the session has cached.
         let begin = "SET statement_timeout = '500ms'; BEGIN";
         self.owner.batch_execute(begin).expect("a transaction");
         let mut done = self.owner.batch_execute(&sql);
@@ -88,14 +88,14 @@ impl Victim {
                     .batch_execute(call)
                     .unwrap_or_else(|error| panic!("{sql}: {call}: {error:?}"));
             }
-            // Half of them, the other half after the next act.
+            // Makes half of the calls now, and the other half after the next act.
             let is_tried = |number: usize| (number + self.number).is_multiple_of(2);
             let calls = calls::all(&queue).into_iter().enumerate();
             for (number, call) in calls.filter(|(number, _)| is_tried(*number)) {
                 let limit = if call.contains(".check(") { "50ms" } else { "500ms" };
                 let client = if number % 4 == 3 { &mut self.other } else { &mut self.owner };
                 let call = format!("SET statement_timeout = '{limit}'; {call}");
-                // A procedure that commits wants to be alone.
+                // A procedure that commits cannot share a query string with other statements.
                 let tried = match call.contains("CALL ") {
                     true => {
                         client.batch_execute(call.split_once("; ").map_or("", |(_, call)| call))
@@ -113,7 +113,7 @@ impl Victim {
         done.is_ok()
     }
 
-    /// A queue of the hostile owner with tasks in several states, known to both of his sessions.
+    /// Creates a queue of the hostile owner with tasks in several states. Both of the owner's sessions have used it.
     fn make(&mut self, queue: &str) {
         let shape = SHAPES[self.number % SHAPES.len()];
         let sql = format!(
@@ -137,14 +137,14 @@ impl Victim {
         );
         self.lift_limits();
         self.owner.batch_execute(&sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
-        // Its session ends, and the worker has to look which session has those tasks.
+        // This session ends, so the worker has to find its tasks.
         let mut leaves = self.database.client_as(&self.role.name);
         for client in [&mut self.other, &mut leaves] {
             client.batch_execute(&format!("SELECT xqueue.take('{queue}')")).expect("a task");
         }
     }
 
-    /// The time limits of the calls before are not meant for what prepares the next ones.
+    /// Replaces the short time limits of earlier calls before the next queue is prepared.
     fn lift_limits(&mut self) {
         for client in [&mut self.owner, &mut self.other] {
             client.batch_execute("SET statement_timeout = '60s'").expect("a limit");
@@ -167,14 +167,14 @@ impl Victim {
              END $$;
              INSERT INTO {queue} (status, runat) VALUES ('W', '-infinity'), ('T', '-infinity')"
         );
-        // Then the catalogue knows that there are none any more.
+        // VACUUM clears relhastriggers and relhasindex.
         self.lift_limits();
         for sql in [sql, format!("VACUUM {queue}")] {
             self.owner.batch_execute(&sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
         }
     }
 
-    /// The server has not restarted, and the worker does its work for another queue.
+    /// Asserts that the server has not restarted and that the worker serves another queue.
     #[track_caller]
     fn stay_well(&mut self, act: &str) {
         let started = self.canary.query_one(STARTED, &[]);
@@ -184,7 +184,7 @@ impl Victim {
         self.healthy.wait_for("waiting", 0);
     }
 
-    /// Drops all that the owner has made.
+    /// Drops all objects of the owner.
     fn unmake(&mut self, queue: &str) {
         let sql = format!(
             "SET lock_timeout = '10s';

@@ -1,9 +1,9 @@
-//! A queue whose owner has code of every kind, which notes as which role it runs.
+//! A queue whose owner has code of every kind, which records the role it runs as.
 
 use super::*;
 
-/// The tasks' table of a hostile role. Whatever of it runs calls `note`, which takes a number from the sequence that is
-/// named after the role in force: that stays also if the transaction is rolled back.
+/// The queue's table, of a hostile role. Each piece of the owner's code calls `note`, which advances the sequence named
+/// after the current role. A rollback does not undo that.
 pub struct Trap {
     pub table: String,
     pub owner: Role,
@@ -91,7 +91,7 @@ impl Trap {
         self.admin.batch_execute(&sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
     }
 
-    /// A role that may read the table, and all that monitoring roles may.
+    /// Creates a role that can read the table, with the rights of monitoring roles.
     pub fn looker(&mut self) -> Role {
         let role = Role::create();
         let name = &role.name;
@@ -102,7 +102,7 @@ impl Trap {
         role
     }
 
-    /// Whether something has run with a role's rights since the last question.
+    /// Returns whether any code has run with a role's rights since the last call.
     pub fn has_caught(&mut self, role: &str) -> bool {
         let sequence = format!("{}_as_{role}", self.table);
         let sql = format!("SELECT is_called FROM {sequence}");
