@@ -1,5 +1,5 @@
-//! Two builds in two servers, compared: each figure is measured by a process of its own in one server and in the other, in turn, so
-//! that what else happens on the machine happens to both.
+//! Compares two builds in two servers. A child process measures each figure, alternating between the servers, so that
+//! other load on the machine affects both.
 
 use std::process::Command;
 
@@ -65,7 +65,7 @@ fn row(figure: &Figure, options: &Options, other: &Server) -> Result<Vec<String>
     ])
 }
 
-/// Measures in the server that the environment names, or in the other one, by a process of its own.
+/// Measures in a child process, in the server that the environment names or in the other one.
 pub fn in_child(arguments: &[String], options: &Options, other: Option<&Server>) -> Result<String> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(arguments).args(&options.effort_arguments);

@@ -1,5 +1,5 @@
-//! Jobs that come at a steady rate, beside long queries that keep snapshots in turn, so that VACUUM can remove little at
-//! any time: does the backlog stay at nothing?
+//! Jobs arrive at a steady rate while overlapping long queries hold snapshots, so VACUUM can remove little at any time.
+//! Does the backlog stay near zero?
 
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -17,12 +17,12 @@ const CONSUMERS: u32 = 4;
 const PRODUCERS: u32 = 2;
 const COMMIT: &str = "off";
 const QUERIES: u32 = 3;
-/// What the queries read: once, and then they keep their snapshot for as long as a large table would take.
+/// The queries read this table once, and then keep their snapshot as long as a scan of a large table would.
 const FACTS: &str = "
     CREATE TABLE IF NOT EXISTS measure.facts AS SELECT n FROM generate_series(1, 100000) n";
 const QUERY: &str = "SELECT sum(n) FROM measure.facts, pg_sleep($1)";
 
-/// What became of a contender.
+/// The results of a contender.
 struct Course {
     name: String,
     put: f64,
@@ -91,7 +91,7 @@ fn course(apart: &Apart, length: BesideQueries) -> Result<(f64, Vec<f64>)> {
     })
 }
 
-/// Runs one query after the other until the end, none of which outlasts it.
+/// Runs one query after the other. No query runs past the end.
 fn run_queries(begin: Duration, seconds: u32, end: Instant) -> Result<()> {
     let mut db = database::connect("xqueue measure query")?;
     sleep(begin);
@@ -101,7 +101,7 @@ fn run_queries(begin: Duration, seconds: u32, end: Instant) -> Result<()> {
     Ok(())
 }
 
-/// How many tasks there are at the end of each period.
+/// Returns the number of tasks at the end of each period.
 fn watch(count: &str, periods: u32, seconds: u32) -> Result<Vec<f64>> {
     let mut db = database::connect("xqueue measure")?;
     let begin = Instant::now();
@@ -114,7 +114,7 @@ fn watch(count: &str, periods: u32, seconds: u32) -> Result<Vec<f64>> {
     Ok(counts)
 }
 
-/// An error as it can leave its thread.
+/// Converts an error so that it can leave its thread.
 fn told<T>(outcome: Result<T>) -> std::result::Result<T, String> {
     outcome.map_err(|error| error.to_string())
 }

@@ -1,4 +1,4 @@
-//! What each call of a lifecycle costs a client that is alone.
+//! The cost of each call of a lifecycle for a single client.
 
 use crate::effort::Effort;
 use crate::numbers::microseconds;

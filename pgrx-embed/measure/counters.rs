@@ -1,5 +1,5 @@
-//! Whether the triggers, which count in shared memory, hinder each other: lifecycles in plain SQL by many clients, on
-//! a queue and on the same table without triggers.
+//! Do the triggers, which count in shared memory, slow each other down? Many clients run lifecycles in plain SQL, on a
+//! queue and on the same table without triggers.
 
 use crate::effort::Effort;
 use crate::numbers::Sample;
@@ -37,7 +37,7 @@ pub fn measure(effort: &Effort) -> Result<Section> {
             for (table, rates) in &mut rates {
                 watchdog::enter(format!("plain SQL on {table}, synchronous_commit {commit}"));
                 let of_table = |text: &str| text.replace("{table}", table);
-                // Each statement by itself: VACUUM runs in no transaction.
+                // One statement at a time, because VACUUM cannot run in a transaction block.
                 for statement in of_table(FILL).replace("{count}", &STOCK.to_string()).split(';') {
                     db.batch_execute(statement)?;
                 }

@@ -1,5 +1,5 @@
-//! Lifecycles without a pause, period by period: does the rate stay? And does it beside a transaction that
-//! keeps an old snapshot, so that VACUUM removes nothing?
+//! Lifecycles without a pause, period by period: does the rate stay constant? Does it also stay while a transaction
+//! holds an old snapshot, so that VACUUM removes nothing?
 
 use crate::effort::{Effort, Pinned};
 use crate::peer::{self, Load, Peer, Peers, Work};
@@ -10,7 +10,8 @@ use crate::snapshot::OldSnapshot;
 use crate::{Result, watchdog};
 
 const CLIENTS: u32 = 4;
-/// Ready tasks, in each sub-queue if there are any, besides those of the lifecycles, so that no take finds all of them locked.
+/// Ready tasks, in each sub-queue if there are any, in addition to the tasks of the lifecycles. No take finds all of
+/// them locked.
 const BACKLOG: u32 = 1000;
 const COMMIT: &str = "off";
 
@@ -96,7 +97,7 @@ fn periods_of(peer: &mut dyn Peer, periods: u32, seconds: u32) -> Result<Vec<f64
     Ok(rates)
 }
 
-/// `first`: the number of periods that others are compared with, and that a row of the table tells the mean of.
+/// Makes a section of the courses. `first` is the number of periods in the baseline, and in the mean of each row.
 fn section(
     title: &'static str,
     first: u32,
@@ -129,7 +130,7 @@ fn section(
     }
 }
 
-/// The means of this number of periods at a time, and the least rate of a period relative to the first mean.
+/// Returns the mean of each `periods` periods, and the lowest rate of a period relative to the first mean.
 fn summary(rates: &[f64], periods: usize) -> (Vec<f64>, f64) {
     let mean = |rates: &[f64]| rates.iter().sum::<f64>() / rates.len() as f64;
     let means: Vec<_> = rates.chunks(periods).map(mean).collect();

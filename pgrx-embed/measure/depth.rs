@@ -1,5 +1,5 @@
-//! Does a lifecycle cost more in a queue with many tasks, ready ones or others? A small queue and a deep one are
-//! measured in pairs, so that a machine that gets slower or faster changes both.
+//! Does a lifecycle cost more in a queue with many tasks, ready or in other states? A small and a deep queue are
+//! measured in pairs, so that changes of the machine's speed affect both.
 
 use postgres::Client;
 
@@ -15,21 +15,21 @@ const COMMIT: &str = "off";
 const FEW: u32 = 10_000;
 const SMALL: &str = "measure.small";
 const DEEP: &str = "measure.deep";
-/// Autovacuum would come to the small one a hundred times as often.
+/// Autovacuum would vacuum the small queue a hundred times as often.
 const BY_HAND: &str = "ALTER TABLE {table} SET (autovacuum_enabled = off)";
-/// Before each pair: what lifecycles have left behind goes.
+/// Removes the leftovers of the lifecycles before each pair.
 const DELETE_DONE: &str = "DELETE FROM {table} WHERE status = 'D' AND id > {others}";
-/// Else it would leave the indexes of a deep table as they are, which has few dead rows for its size.
+/// A deep table has few dead rows for its size, so VACUUM would skip its indexes without INDEX_CLEANUP.
 const VACUUM: &str = "VACUUM (ANALYZE, INDEX_CLEANUP on) measure.small, measure.deep";
 const DROP: &str = "DROP TABLE measure.small, measure.deep";
 
-/// A contender, and how tasks of another state come to be. They are older than the ready ones.
+/// A contender, and its statements that create tasks of another state. These tasks are older than the ready ones.
 struct Contender {
     name: &'static str,
-    /// The states that the hand-written table has as well.
+    /// Adds the states that the hand-written table has too.
     upgrade: &'static str,
     insert: &'static str,
-    /// By a session that stays.
+    /// Run by a session that stays connected.
     take: &'static str,
 }
 
@@ -51,7 +51,7 @@ const CONTENDERS: [Contender; 2] = [
     },
 ];
 
-/// What is there besides a few ready tasks.
+/// The tasks in the queue besides a few ready ones.
 struct Situation {
     name: String,
     status: char,
@@ -62,7 +62,7 @@ struct Situation {
 impl Situation {
     fn new(count: u32, status: char, name: &str) -> Situation {
         let is_taken = status == 'T';
-        // What is taken was ready.
+        // Taken tasks are inserted as ready.
         let status = if is_taken { 'R' } else { status };
         Situation { name: format!("{count} {name}"), status, count, is_taken }
     }
@@ -129,7 +129,7 @@ pub fn measure(effort: &Effort, peers: &mut Peers) -> Result<Section> {
     })
 }
 
-/// The rates of the small one and the deep one, and their ratios.
+/// Returns the rates of the small and the deep queue, and their ratios.
 fn compare(contender: &Contender, situation: &Situation, effort: &Effort) -> Result<[Sample; 3]> {
     let mut db = database::connect("xqueue measure")?;
     let tables = [(SMALL, 0), (DEEP, situation.count)];

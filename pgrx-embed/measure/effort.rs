@@ -1,51 +1,51 @@
-//! How much is measured.
+//! The size of each measurement.
 
 use std::time::Duration;
 
 use crate::crowd::selection::Selection;
 
-/// Of those of one case that goes on without a pause.
+/// Maximum number of contenders in a case that runs without a pause.
 const CONTENDERS_AT_MOST: u32 = 16;
 
 #[derive(Clone)]
 pub struct Effort {
     pub name: &'static str,
-    /// Consumers killed, and as many sessions terminated.
+    /// Consumers killed. Equally many sessions are terminated.
     pub kills: usize,
     /// Tasks waited for, with each method and setting.
     pub wakes: usize,
-    /// Delayed tasks, due at `DUE_PER_SECOND`.
+    /// Delayed tasks, due at a rate of `DUE_PER_SECOND`.
     pub delayed: usize,
     pub stats_calls: i32,
     pub many_rows: i64,
-    /// Tasks of a sub-queue at the most.
+    /// Maximum number of tasks in a sub-queue.
     pub deepest: i64,
-    /// Of each contender.
+    /// Rounds of each contender.
     pub rounds: usize,
-    /// The length of a round, and of a measurement of `stats` from outside.
+    /// The length of a round, and of an external measurement of `stats`, in seconds.
     pub seconds: u32,
-    /// Tasks that wait when consumers begin to work on a backlog.
+    /// Ready tasks when consumers start to work on a backlog.
     pub backlog: u32,
-    /// Many tasks: of a deep queue, loaded at once, due at once.
+    /// Tasks of a deep queue, of a bulk load, and due in the same instant.
     pub deep: u32,
-    /// Ten times as many, too.
+    /// Measures ten times as many, too.
     pub ten_times: bool,
     pub idle_queues: i32,
-    /// Without a pause: how many periods of how many seconds.
+    /// Cases without a pause: the number of periods, and their seconds.
     pub flat: (u32, u32),
     pub pinned: Pinned,
     pub beside_queries: BesideQueries,
-    /// Of the case crowd.
+    /// The selection for the case crowd.
     pub crowd: Selection,
     pub many: Many,
-    /// How the server is stopped and started: pg_ctl with its data folder.
+    /// Stops and starts the server: pg_ctl with its data folder.
     pub pg_ctl: Option<String>,
-    /// After which everything is given up.
+    /// The watchdog ends the program after this time.
     pub limit: Duration,
 }
 
 impl Effort {
-    /// Cases that go on without a pause take this long with each contender.
+    /// Sets the time that cases without a pause take with each contender.
     pub fn in_minutes(&mut self, minutes: u32) {
         self.flat = (minutes, 60);
         self.pinned = Pinned::minutes(minutes);
@@ -55,7 +55,7 @@ impl Effort {
     }
 }
 
-/// Without a pause, first without and then beside an old snapshot: how many periods, of how many seconds.
+/// Periods without a pause, before and while an old snapshot is held, and their seconds.
 #[derive(Clone, Copy)]
 pub struct Pinned {
     pub before: u32,
@@ -69,13 +69,13 @@ impl Pinned {
     }
 }
 
-/// Producers at a steady rate beside long queries.
+/// Producers at a steady rate while long queries run.
 #[derive(Clone, Copy)]
 pub struct BesideQueries {
     pub seconds: u32,
-    /// How often the backlog is looked at.
+    /// Seconds between two counts of the backlog.
     pub period: u32,
-    /// The length of a query; three run at a time, begun one after the other.
+    /// The length of a query in seconds. Three queries with staggered starts run at a time.
     pub query: u32,
 }
 
@@ -85,14 +85,14 @@ impl BesideQueries {
     }
 }
 
-/// Of what a server has one or few of, how many.
+/// Numbers for resources that a server usually has few of.
 #[derive(Clone)]
 pub struct Many {
     pub queues: u32,
     pub databases: u32,
-    /// Places for background workers.
+    /// Worker slots (max_worker_processes).
     pub places: u32,
-    /// Connections that wait.
+    /// Waiting connections.
     pub waiters: usize,
     pub wakes: usize,
 }

@@ -1,4 +1,4 @@
-//! What two builds are compared by: one number each, of a queue made for it.
+//! The figures that two builds are compared by: one number each, from its own queue.
 
 use crate::effort::Effort;
 use crate::killed::Poll;
@@ -8,10 +8,10 @@ use crate::pgbench::Length;
 use crate::snapshot::OldSnapshot;
 use crate::{Result, wake};
 
-/// Ready tasks besides those of the lifecycles, so that no take finds all of them locked.
+/// Ready tasks in addition to the lifecycles' tasks, so that no take finds all of them locked.
 const STOCK: u32 = 1000;
 const CLIENTS: u32 = 4;
-/// synchronous_commit: what differs is not to drown in the time that a flush takes.
+/// synchronous_commit off: the time of flushes would hide the difference.
 const COMMIT: &str = "off";
 
 #[derive(Clone, Copy, PartialEq)]
@@ -55,7 +55,7 @@ impl Figure {
         FIGURES.iter().find(|figure| figure.name == name)
     }
 
-    /// How much faster the new build is.
+    /// Returns the speed of the new build relative to the old one.
     pub fn ratio(&self, new: f64, old: f64) -> f64 {
         match self.unit {
             Unit::TasksPerSecond => new / old,
@@ -73,7 +73,7 @@ fn run(peer: &mut dyn Peer, work: Work, effort: &Effort) -> Result<f64> {
     peer.run(work, &load(Length::Seconds(effort.seconds)))
 }
 
-/// Measured by a number of batches: a backlog would be used up sooner or later.
+/// Measures a fixed number of batches: a fixed time would use up the backlog.
 fn batch_take(effort: &Effort) -> Result<f64> {
     let mut peer = peer::named(peer::ROWS)?;
     peer.fill(effort.backlog, COMMIT)?;
@@ -81,7 +81,7 @@ fn batch_take(effort: &Effort) -> Result<f64> {
     peer.run(Work::TakeAndAckMany, &load(Length::Calls(batches)))
 }
 
-/// The second period: in the first, what VACUUM cannot remove piles up.
+/// Returns the rate of the second period. In the first period, rows that VACUUM cannot remove accumulate.
 fn beside_snapshot(peer: &mut dyn Peer, effort: &Effort) -> Result<f64> {
     peer.fill(STOCK, COMMIT)?;
     let _snapshot = OldSnapshot::take()?;

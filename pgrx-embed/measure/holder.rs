@@ -1,4 +1,4 @@
-//! A process that works for a while, takes a task and then does nothing, until it is killed.
+//! A process that works for a while, takes a task and then idles until it is killed.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ const TAKE_MANY: &str = "SELECT id FROM xqueue.take(NULL::measure.held, count =>
 const ACK_MANY: &str = "SELECT count(*) FROM xqueue.ack(NULL::measure.held, $1::bigint[])";
 const TAKE: &str = "SELECT pg_backend_pid(), id FROM xqueue.take(NULL::measure.held)";
 
-/// The process itself: takes and acks `before` tasks, takes one more, prints in one line which backend has which, and
+/// Runs in the process: takes and acks `before` tasks, takes another one, prints its backend and task in one line, and
 /// waits for the end of its input.
 pub fn hold(before: u32) -> Result<()> {
     let mut db = database::connect("xqueue measure holder")?;
@@ -29,7 +29,7 @@ pub fn hold(before: u32) -> Result<()> {
     Ok(())
 }
 
-/// The process as its parent sees it.
+/// The process from its parent's side.
 pub struct Holder {
     child: Child,
     pub backend: i32,
@@ -54,7 +54,7 @@ impl Holder {
         Ok(holder)
     }
 
-    /// SIGKILL: it has no chance to say goodbye, neither to us nor to the server.
+    /// Sends SIGKILL: the process can tell neither us nor the server.
     pub fn kill(&mut self) -> Result<()> {
         Ok(self.child.kill()?)
     }
@@ -62,7 +62,7 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // It may be dead already, which is what is wanted.
+        // It can be dead already.
         drop(self.child.kill());
         drop(self.child.wait());
     }

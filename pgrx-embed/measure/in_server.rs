@@ -1,11 +1,11 @@
-//! What the calls made most often cost inside the server: the benchmarks of `src/bench.rs`, which
-//! `pgrx-embed/bench` builds in for them.
+//! The cost of the most frequent calls inside the server: the benchmarks of `src/bench.rs`, which `pgrx-embed/bench`
+//! compiles in.
 
 use crate::numbers::microseconds;
 use crate::report::{Section, row};
 use crate::{Result, database, watchdog};
 
-/// Its name.
+/// The case's name.
 pub const CASE: &str = "in-server";
 const FIND: &str = r"
     SELECT proname::text, replace(substr(proname::text, 18), '_', ' ') FROM pg_proc

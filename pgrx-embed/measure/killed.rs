@@ -1,4 +1,4 @@
-//! How long a task of a consumer that dies takes to be ready again.
+//! The time until a dead consumer's task is ready again.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,11 @@ use crate::snapshot::OldSnapshot;
 use crate::{Result, database, watchdog};
 
 const IS_READY: &str = "SELECT status = 'R' FROM measure.held WHERE id = $1";
-/// As many as a consumer acks before it takes the one that it holds.
+/// The tasks that a consumer acks, and the task that it then holds.
 const REFILL: &str = "
     TRUNCATE measure.held;
     INSERT INTO measure.held (payload) SELECT '{}' FROM generate_series(0, {before});";
-/// After this a task is lost, not late.
+/// A task that takes longer counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub fn measure(effort: &Effort) -> Result<Section> {
@@ -63,16 +63,16 @@ pub fn measure(effort: &Effort) -> Result<Section> {
     })
 }
 
-/// A connection that asks again and again whether a task is ready.
+/// A connection that polls whether a task is ready.
 pub struct Poll {
     db: Client,
     is_ready: Statement,
-    /// The time between the last look that did not see it ready and the one that did.
+    /// The time between the last poll that found the task not ready and the one that found it ready.
     last: Sample,
 }
 
 impl Poll {
-    /// With a queue of some tasks.
+    /// Creates a queue with some tasks.
     pub fn open() -> Result<Poll> {
         let mut db = database::connect("xqueue measure")?;
         db.batch_execute(
@@ -87,7 +87,7 @@ impl Poll {
         Ok(self.db.batch_execute("VACUUM ANALYZE measure.held")?)
     }
 
-    /// Returns how long the task of a killed consumer takes to be ready, after it had acked `before` others.
+    /// Returns the time until a killed consumer's task is ready, after the consumer had acked `before` other tasks.
     pub fn killed(&mut self, before: u32) -> Result<Duration> {
         let mut holder = Holder::start(before)?;
         let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! How late delayed tasks are, when many become due.
+//! How late delayed tasks are when many become due.
 
 use std::time::SystemTime;
 
@@ -7,8 +7,8 @@ use crate::numbers::Sample;
 use crate::report::{Section, row};
 use crate::{Result, database};
 
-/// A queue stays a table, with triggers of its user's own: this one keeps when a task was to be
-/// ready, and when the worker made it so.
+/// A queue is still a table, and can have user triggers: this one notes when a task was due and when the worker
+/// promoted it.
 const TABLE: &str = r#"
     SELECT xqueue.create('measure.delayed', '{"features": {"delayed": true}}');
     ALTER TABLE measure.delayed ADD due timestamptz, ADD ready timestamptz;
@@ -20,13 +20,13 @@ const TABLE: &str = r#"
     END $$;
     CREATE TRIGGER note_ready BEFORE UPDATE ON measure.delayed FOR EACH ROW
         WHEN (OLD.status = 'W' AND NEW.status = 'R') EXECUTE FUNCTION measure.note_ready();"#;
-/// In the order in which they become due: tasks are taken in the order of their keys.
+/// The keys have the order in which the tasks become due, because tasks are taken in the order of their keys.
 const PUT: &str = "
     SELECT count(*)
     FROM generate_series(1, $3::int) AS n,
          xqueue.put('measure.delayed', '{}', make_interval(secs => $1 + n / $2::float8))";
 const TAKE: &str = "SELECT due, ready FROM xqueue.take(NULL::measure.delayed, '10s', 100)";
-/// Between the put and the first due task.
+/// Seconds between the put and the first due task.
 const HEAD_START: f64 = 3.0;
 
 pub fn measure(effort: &Effort) -> Result<Section> {

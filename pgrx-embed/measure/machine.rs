@@ -1,4 +1,4 @@
-//! What was measured, on what, when.
+//! The description of a run: versions, machine, and time.
 
 use std::fs;
 use std::thread::available_parallelism;

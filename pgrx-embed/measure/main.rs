@@ -1,5 +1,5 @@
-//! Measures what a user of a queue waits for, and how it compares with SQL written by hand: one
-//! Markdown section for each case, printed and kept in a file.
+//! Measures the waits of queue users, in comparison with SQL written by hand. Each case prints one Markdown section and
+//! saves it in a file.
 
 mod against;
 mod beside_queries;
@@ -52,7 +52,7 @@ use report::Section;
 
 pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// A measurement: its name on the command line, and what carries it out.
+/// A measurement: its name on the command line, and its function.
 type Case = (&'static str, fn(&Effort, &mut Peers) -> Result<Section>);
 
 pub const CASES: [Case; 28] = [
@@ -80,14 +80,14 @@ pub const CASES: [Case; 28] = [
     ("flood", |effort, _| worker::flood(effort)),
     ("idle", |effort, _| worker::idle(effort)),
     ("utube", |effort, _| utube::measure(effort)),
-    // Last, as they restart the server, which ends the connections of all contenders.
+    // These come last: they restart the server, which ends the connections of all contenders.
     (many::queues::CASE, |effort, _| many::queues::measure(effort)),
     (many::restart::CASE, |effort, _| many::restart::measure(effort)),
     (many::databases::CASE, |effort, _| many::databases::measure(effort)),
     (many::waiters::CASE, |effort, _| many::waiters::measure(effort)),
 ];
 
-/// Those that want another build, or hours, or a server that they may restart.
+/// Cases that need another build, hours, or a server that they are allowed to restart.
 const ON_REQUEST: [&str; 7] = [
     in_server::CASE,
     crowd::CASE,
@@ -125,13 +125,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// An error with all its causes: postgres tells only there what the server said.
+/// Formats an error with all its causes: the postgres crate has the server's message only there.
 fn explain(error: &(dyn Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| (*error).source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// Prints what is measured in the server that the environment names.
+/// Prints a measurement of the server that the environment names.
 fn tell(effort: &Effort, measure: impl FnOnce() -> Result<String>) -> Result<()> {
     watchdog::start(effort.limit);
     prepare()?;
@@ -164,7 +164,7 @@ fn compare(options: &Options, other: &options::Server) -> Result<()> {
     Ok(())
 }
 
-/// A schema for what is measured, anew.
+/// Recreates the schema for measurements.
 fn prepare() -> Result<Client> {
     let mut db = database::connect("xqueue measure")?;
     db.batch_execute("DROP SCHEMA IF EXISTS measure CASCADE; CREATE SCHEMA measure;")?;
@@ -193,7 +193,7 @@ fn measure(options: &Options) -> Result<()> {
             left_out.extend(failed);
             println!("{section}");
             text = format!("{text}\n{section}");
-            // After each case: an interrupted run keeps what there is.
+            // Saved after each case, so that an interrupted run keeps its results.
             if let Some(output) = &options.output {
                 std::fs::write(output, &text)?;
                 if let Some(plot) = &section.plot {
@@ -208,7 +208,7 @@ fn measure(options: &Options) -> Result<()> {
     if left_out.is_empty() { Ok(()) } else { Err(left_out.join("\n").into()) }
 }
 
-/// Adds the peers that were fetched; returns which they are and which are missing.
+/// Adds the fetched peers, and returns a text that names the added and the missing ones.
 fn invite(folders: &[PathBuf], peers: &mut Peers) -> String {
     let mut text = String::new();
     for folder in folders {
@@ -225,7 +225,7 @@ fn invite(folders: &[PathBuf], peers: &mut Peers) -> String {
     text + "\n"
 }
 
-/// The extension's worker starts a moment after the extension is created.
+/// Waits for the extension's worker, which starts a moment after the extension is created.
 fn until_running(db: &mut Client) -> Result<()> {
     watchdog::enter("waiting for the worker");
     while db.query_one("SELECT xqueue.state()", &[])?.get::<_, &str>(0) != "RUNNING" {

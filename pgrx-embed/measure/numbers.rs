@@ -1,9 +1,8 @@
-//! Samples, and what is said of them.
+//! Samples and their statistics.
 
 use std::time::{Duration, Instant};
 
-/// Measured times in microseconds. Negative ones are possible: what was waited for may happen
-/// before what it is compared with.
+/// Measured times in microseconds. They can be negative: the measured event can happen before its reference.
 #[derive(Default)]
 pub struct Sample(Vec<f64>);
 
@@ -16,7 +15,7 @@ impl Sample {
         self.add(duration.as_secs_f64() * 1e6);
     }
 
-    /// Adds how long it takes.
+    /// Adds the duration of `what`.
     pub fn time<T>(&mut self, what: impl FnOnce() -> T) -> T {
         let begin = Instant::now();
         let outcome = what();
@@ -32,7 +31,7 @@ impl Sample {
         self.0.len()
     }
 
-    /// The value that `share` of all do not exceed.
+    /// Returns the value that a share of `share` of all values does not exceed.
     pub fn percentile(&self, share: f64) -> f64 {
         let sorted = self.sorted();
         let rank = (share * sorted.len() as f64).ceil() as usize;
@@ -43,7 +42,7 @@ impl Sample {
         self.quantile(0.5)
     }
 
-    /// Between two values where the share falls between them: of a few it leans neither way.
+    /// Interpolates between the two neighbouring values, so that small samples are not biased.
     pub fn quantile(&self, share: f64) -> f64 {
         let sorted = self.sorted();
         let place = share * sorted.len().saturating_sub(1) as f64;
@@ -58,7 +57,7 @@ impl Sample {
         sorted
     }
 
-    /// Number, median, 99th percentile and maximum, for a table.
+    /// Returns number, median, 99th percentile and maximum, for a table.
     pub fn cells(&self) -> Vec<String> {
         let times = [self.median(), self.percentile(0.99), self.percentile(1.0)];
         [self.len().to_string()].into_iter().chain(times.map(milliseconds)).collect()

@@ -11,7 +11,7 @@ use crate::many;
 use crate::race::COMMITS;
 use crate::{CASES, ON_REQUEST};
 
-/// Where the server with the other build is.
+/// The address of the server with the other build.
 pub struct Server {
     pub sockets: PathBuf,
     pub port: u16,
@@ -19,26 +19,26 @@ pub struct Server {
 
 pub enum Command {
     Measure(Box<Options>),
-    /// Figures of this build and of the one in another server.
+    /// Compares the figures of two builds, this one and the one in another server.
     Compare(Box<Options>, Server),
-    /// A child of `Compare`: one figure of one server.
+    /// A child of `Compare`: measures one figure of one server.
     Figure(&'static Figure, Effort),
-    /// A child of `Compare`: a round of a crowd in one server.
+    /// A child of `Compare`: measures a round of a crowd in one server.
     Round(Cell, Effort),
-    /// A child of `killed`, which acks this number of tasks first.
+    /// A child of `killed`: acks this number of tasks first.
     Holder(u32),
     Help,
 }
 
 pub struct Options {
     pub effort: Effort,
-    /// The arguments that it was made of.
+    /// The arguments that define the effort.
     pub effort_arguments: Vec<String>,
-    /// Those to run; none means all.
+    /// Cases to run. Empty means all.
     pub cases: Vec<String>,
     /// Folders of the queues to compare with.
     pub peers: Vec<PathBuf>,
-    /// Competing contenders; none means all.
+    /// Competing contenders. Empty means all.
     pub names: Vec<String>,
     pub output: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Runs pgbench and reads what it says.
+//! Runs pgbench and parses its output.
 
 use std::fs;
 use std::path::PathBuf;
@@ -24,32 +24,33 @@ impl Script {
 
 impl Drop for Script {
     fn drop(&mut self) {
-        // What is left in the temporary folder does no harm.
+        // A leftover in the temporary folder is harmless.
         drop(fs::remove_file(&self.0));
     }
 }
 
-/// pgbench counts the time in which its clients connect, which its rates leave out, as part of a run. A crowd gets as much
-/// more as it needs at this rate.
+/// The connections of pgbench's clients count as part of a run, although its rates exclude that time. Runs of many
+/// clients are extended for it, at this rate.
 const CONNECTED_PER_SECOND: u32 = 100;
 
-/// Clients whose first calls, which read the catalogue, and whose first access to each page of memory are done in a second.
+/// Clients that warm up in one second: their first calls read the catalog, and they touch each page of memory for the
+/// first time.
 const WARMED_PER_SECOND: u32 = 40;
 
-/// Seconds of a run that are not measured.
+/// Returns the seconds at the start of a run that are not measured.
 pub fn warm_up(clients: u32) -> u32 {
     1 + clients / WARMED_PER_SECOND
 }
 
-/// How long a script is run.
+/// The length of a run.
 #[derive(Clone, Copy)]
 pub enum Length {
     Seconds(u32),
-    /// Of each client.
+    /// Calls of each client.
     Calls(u32),
 }
 
-/// How a script is run.
+/// The parameters of a run.
 pub struct Bench {
     pub clients: u32,
     /// synchronous_commit
@@ -58,11 +59,11 @@ pub struct Bench {
 }
 
 pub struct Outcome {
-    /// Of the whole script.
+    /// Transactions per second, each of the whole script.
     pub per_second: f64,
     /// Mean latency of the whole script in microseconds.
     pub latency: f64,
-    /// All that pgbench says.
+    /// All output lines of pgbench.
     lines: Vec<String>,
 }
 
@@ -71,13 +72,12 @@ impl Bench {
         outcome(&mut self.command(script, variables)?)
     }
 
-    /// At this rate, all clients together.
+    /// Runs with this total rate over all clients.
     pub fn run_at(&self, per_second: u32, script: &Script) -> Result<Outcome> {
         outcome(self.command(script, &[])?.arg(format!("--rate={per_second}")))
     }
 
-    /// Runs a number of seconds after a while in which the clients warm up. Returns as well what is logged of each
-    /// transaction, that of the warm-up too.
+    /// Runs for a number of seconds after the warm-up. Also returns the log of each transaction, including the warm-up.
     pub fn run_logged(
         &self,
         script: &Script,
@@ -118,12 +118,12 @@ impl Bench {
     }
 }
 
-/// Runs pgbench.
+/// Runs pgbench and parses its summary.
 fn outcome(command: &mut Command) -> Result<Outcome> {
     let output = command.output().map_err(|error| format!("pgbench: {error}"))?;
     let (text, errors) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    // A client that fails ends, and the others go on: then it has measured something else.
+    // pgbench goes on without a client that fails, which would be a different measurement.
     if !output.status.success() || errors.contains("aborted") {
         return Err(format!("pgbench: {}\n{errors}", output.status).into());
     }
@@ -140,7 +140,7 @@ fn outcome(command: &mut Command) -> Result<Outcome> {
 }
 
 impl Outcome {
-    /// The mean latencies, in microseconds, of the first statements of the script.
+    /// Returns the mean latencies, in microseconds, of the script's first statements.
     pub fn first_statements<const N: usize>(&self) -> Result<[f64; N]> {
         let lines = self.lines.iter().skip_while(|line| !line.starts_with("statement latencies"));
         let mut latencies = [0.0; N];

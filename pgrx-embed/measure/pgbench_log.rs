@@ -1,4 +1,4 @@
-//! What pgbench logs of each transaction.
+//! pgbench's log of each transaction.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,17 +7,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::Result;
 
-/// A folder for the logs of a run: pgbench writes a file for each of its threads.
+/// A folder for the logs of a run: pgbench writes one file for each of its threads.
 pub struct Log(PathBuf);
 
 /// A transaction of a client.
 #[derive(Debug, PartialEq)]
 pub struct Transaction {
-    /// Its place among those of the client, counted from 0.
+    /// Its number among the client's transactions, counted from 0.
     pub place: u64,
     /// In microseconds.
     pub latency: f64,
-    /// When it ended, in seconds.
+    /// The time of its end, in seconds.
     pub end: f64,
 }
 
@@ -50,12 +50,12 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        // What is left in the temporary folder does no harm.
+        // A leftover in the temporary folder is harmless.
         drop(fs::remove_dir_all(&self.0));
     }
 }
 
-/// Its fields are the client, the number of the transaction, its latency, the script and the time.
+/// Parses the fields: client, number of the transaction, latency, script and time.
 fn parse(line: &str) -> Option<Transaction> {
     let mut fields = line.split_whitespace().skip(1);
     let number: u64 = fields.next()?.parse().ok()?;

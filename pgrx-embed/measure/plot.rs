@@ -1,7 +1,7 @@
 //! Plots in SVG.
 
 const WIDTH: f64 = 900.0;
-/// The first is that of SQL written by hand, the next five are ours.
+/// The first colour is for SQL written by hand, the next five are for xqueue.
 const COLOURS: [&str; 13] = [
     "#888888", "#1f6fb4", "#5aa0d8", "#0b3d66", "#93c4ea", "#2f8f9d", "#d97a1f", "#5b9a3c",
     "#b23b3b", "#7d5aa6", "#8a6d3b", "#d94f9c", "#333333",
@@ -10,11 +10,11 @@ const COLOURS: [&str; 13] = [
 pub enum Plot {
     Bars(Bars),
     Lines(Lines),
-    /// One below the other, each with its title.
+    /// Panels below each other, each with its title.
     Panels(Vec<(String, Lines)>),
 }
 
-/// Bars in groups, the longest as wide as the page.
+/// Bars in groups. The longest bar fills the width.
 pub struct Bars {
     pub unit: &'static str,
     pub groups: Vec<(String, Vec<(String, f64)>)>,
@@ -96,7 +96,7 @@ impl Lines {
             );
             text(&mut svg, 16.0, y(value) + 4.0, "", &format!("{value:.0}"));
         }
-        // As many as there is room for.
+        // As many labels as fit.
         let distance = self.labels.len().div_ceil(MOST_LABELS).max(1);
         for (n, label) in (1..).zip(&self.labels).skip(distance - 1).step_by(distance) {
             text(&mut svg, x(n) - 10.0, bottom + 20.0, "", label);

@@ -1,4 +1,4 @@
-//! A race: all contenders that can do a work, in turn, in several rounds, compared with SQL written by hand.
+//! A race of all contenders that support a work, in turn and in several rounds, compared with SQL written by hand.
 
 use crate::effort::Effort;
 use crate::numbers::Sample;
@@ -20,7 +20,7 @@ pub struct Race {
 }
 
 impl Race {
-    /// With synchronous_commit on, and off.
+    /// Runs with synchronous_commit on, and off.
     pub fn run(&self, effort: &Effort, peers: &mut Peers) -> Result<Section> {
         let mut rows = Vec::new();
         let mut groups = Vec::new();
@@ -77,7 +77,7 @@ impl Race {
         commit: &'static str,
     ) -> Vec<(String, Sample)> {
         let length = match self.work {
-            // By time, the stock would be at an end sooner or later.
+            // A fixed time would use up the stock.
             Work::TakeAndAckMany => Length::Calls(self.batches()),
             _ => Length::Seconds(effort.seconds),
         };
@@ -99,7 +99,7 @@ impl Race {
         results
     }
 
-    /// Some tasks are left, so that no consumer finds an empty queue.
+    /// Returns the number of batches that leaves some tasks, so that no consumer finds an empty queue.
     fn batches(&self) -> u32 {
         self.stock * 9 / 10 / MANY / self.clients
     }

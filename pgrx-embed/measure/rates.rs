@@ -1,4 +1,4 @@
-//! Tasks per second: what is raced for, by how many.
+//! Races for tasks per second: the works, and their numbers of clients.
 
 use crate::Result;
 use crate::effort::Effort;
@@ -6,7 +6,7 @@ use crate::peer::{Peers, Work};
 use crate::race::Race;
 use crate::report::Section;
 
-/// Ready tasks besides those of the lifecycles, so that no take finds all of them locked.
+/// Ready tasks in addition to the lifecycles' tasks, so that no take finds all of them locked.
 const SOME: u32 = 1000;
 
 pub fn put(effort: &Effort, peers: &mut Peers) -> Result<Section> {

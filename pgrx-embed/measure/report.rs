@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use crate::plot::Plot;
 
-/// A heading, a table, and what has to be known to read it.
+/// A heading, a table, and the notes needed to read it.
 pub struct Section {
     pub title: &'static str,
     pub notes: Vec<String>,
@@ -13,7 +13,7 @@ pub struct Section {
     pub plot: Option<Plot>,
 }
 
-/// A table alone, as a part of a section's notes.
+/// A table within a section's notes.
 pub struct Table {
     pub header: Vec<&'static str>,
     pub rows: Vec<Vec<String>>,
@@ -45,7 +45,7 @@ impl Display for Section {
     }
 }
 
-/// A row of a table, from its name and its other cells.
+/// Returns a row of a table, from its name and its other cells.
 pub fn row(name: impl Into<String>, cells: impl IntoIterator<Item = String>) -> Vec<String> {
     [name.into()].into_iter().chain(cells).collect()
 }

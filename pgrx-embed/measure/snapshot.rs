@@ -1,4 +1,4 @@
-//! A transaction that keeps an old snapshot and does nothing, so that VACUUM removes nothing.
+//! A transaction that holds an old snapshot and does nothing, so that VACUUM removes nothing.
 
 use postgres::Client;
 
@@ -16,7 +16,7 @@ impl OldSnapshot {
 
 impl Drop for OldSnapshot {
     fn drop(&mut self) {
-        // Its end would come with that of the connection, a moment later.
+        // Without this, the transaction would only end a moment after the connection closes.
         drop(self.0.batch_execute("ROLLBACK"));
     }
 }

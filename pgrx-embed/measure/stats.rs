@@ -1,4 +1,4 @@
-//! What `stats` costs, with few tasks and with many.
+//! The cost of `stats`, with few and with many tasks.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::pgbench::{Bench, Length, Script};
 use crate::report::{Section, row};
 use crate::{Result, database};
 
-/// An existing table of this number of rows becomes a queue.
+/// Turns an existing table of this number of rows into a queue.
 const TABLES: &str = "
     CREATE FUNCTION measure.fill(queue text, tasks bigint) RETURNS void LANGUAGE plpgsql AS $$
     BEGIN
@@ -76,7 +76,7 @@ pub fn measure(effort: &Effort) -> Result<Section> {
     })
 }
 
-/// The worker counts a table that has become a queue.
+/// Waits until the worker has counted the new queue.
 fn until_exact(db: &mut Client, queue: &str, tasks: i64) -> Result<()> {
     let counted = "
         SELECT (stats->>'exact')::boolean AND (stats->'tasks'->>'ready')::bigint = $2
@@ -91,7 +91,7 @@ fn sample(rows: &[postgres::Row]) -> Sample {
     rows.iter().map(|row| row.get::<_, f64>(0)).collect()
 }
 
-/// The mean latency of a statement in microseconds.
+/// Returns the mean latency of a statement in microseconds.
 fn bench(effort: &Effort, sql: &str) -> Result<f64> {
     let script = Script::new(sql)?;
     Ok(Bench { clients: 1, commit: "on", length: Length::Seconds(effort.seconds.min(3)) }

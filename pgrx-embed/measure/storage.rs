@@ -14,7 +14,7 @@ const CLIENTS: u32 = 4;
 const COMMIT: &str = "off";
 const STOCK: u32 = 1000;
 const CONTENDER: &str = ROWS;
-/// What is set of the table, and of its indexes.
+/// Settings of the table, and of its indexes.
 const SETTINGS: [(&str, &str); 7] = [
     ("", ""),
     ("fillfactor = 80", ""),
@@ -86,13 +86,13 @@ fn set(db: &mut Client, verb: &str, table: &str, indexes: &str) -> Result<()> {
     Ok(())
 }
 
-/// The names of settings.
+/// Returns the names of the settings.
 fn without_values(settings: &str) -> String {
     let names = settings.split(',').filter_map(|setting| setting.split('=').next());
     names.map(str::trim).collect::<Vec<_>>().join(", ")
 }
 
-/// Of the table and its indexes, in bytes.
+/// Returns the size of the table and its indexes, in bytes.
 fn size(db: &mut Client) -> Result<f64> {
     let row = db.query_one("SELECT pg_total_relation_size('measure.queue')::float8", &[])?;
     Ok(row.get(0))

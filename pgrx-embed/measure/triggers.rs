@@ -1,5 +1,5 @@
-//! Cost of the triggers for loading a table by hand: INSERT and COPY of many rows, beside the same table with the
-//! same indexes and without triggers.
+//! The cost of the triggers for bulk loads: INSERT and COPY of many rows, compared with the same table and indexes
+//! without triggers.
 
 use std::time::Instant;
 
@@ -49,7 +49,7 @@ pub fn measure(effort: &Effort) -> Result<Section> {
     })
 }
 
-/// Microseconds.
+/// Returns microseconds.
 fn load(db: &mut Client, table: &str, sql: &str) -> Result<f64> {
     db.batch_execute(&format!("TRUNCATE {table}"))?;
     db.batch_execute("CHECKPOINT")?;

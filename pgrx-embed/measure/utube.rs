@@ -1,5 +1,5 @@
-//! Sub-queues, of which one task is in flight at a time: the two benchmarks that are published for
-//! the utube of tarantool/queue with and without its ready_buffer.
+//! Sub-queues, with one task in flight each: the two benchmarks published for the utube of tarantool/queue, with and
+//! without its ready_buffer.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Instant;
@@ -8,9 +8,9 @@ use crate::effort::Effort;
 use crate::report::Section;
 use crate::{Result, database, watchdog};
 
-/// Published for the many sub-queues: put, then take and ack.
+/// Published results for many sub-queues: put, then take and ack.
 const MANY_PUBLISHED: [&str; 2] = ["0.27 s", "1.7 s"];
-/// Tasks of each of the few sub-queues, and what is published: with ready_buffer and without.
+/// Tasks of each of the few sub-queues, and the published results: with ready_buffer and without.
 const SIZES: [(i64, &str, &str); 4] = [
     (1000, "0.45 s", "53 s"),
     (10_000, "4.7 s", "1.5 h"),
@@ -25,7 +25,7 @@ const BATCH: i64 = 1000;
 const CREATE: &str = "
     DROP TABLE IF EXISTS measure.utube;
     SELECT xqueue.create('measure.utube', '{\"features\": {\"utube\": true}}');";
-/// Tasks number $1 to $2, in turn for each of $3 sub-queues.
+/// Puts the tasks with numbers $1 to $2, distributed over $3 sub-queues in turn.
 const PUT: &str = "
     SELECT count(*) FROM xqueue.put('measure.utube', (
         SELECT jsonb_agg(jsonb_build_object('payload', n, 'tube', n % $3))
@@ -75,7 +75,7 @@ pub fn measure(effort: &Effort) -> Result<Section> {
         }
         for (size, with, without) in SIZES.into_iter().filter(|(size, ..)| *size <= effort.deepest)
         {
-            // Millions of tasks only in the quickest way: it takes minutes.
+            // Millions of tasks take minutes, so only the fastest way runs them.
             let ways: &[Way] = match (size, commit) {
                 (..=10_000, _) => &[Way::TakeAndAck, Way::Next],
                 (_, "off") => &[Way::Next],
@@ -121,7 +121,7 @@ pub fn measure(effort: &Effort) -> Result<Section> {
     })
 }
 
-/// Puts tasks for this number of sub-queues; returns how many seconds that takes.
+/// Puts tasks into this number of sub-queues, and returns the seconds that it took.
 fn fill(tasks: i64, tubes: i64, commit: &str) -> Result<f64> {
     let mut db = connect(commit)?;
     db.batch_execute(CREATE)?;
@@ -137,7 +137,7 @@ fn fill(tasks: i64, tubes: i64, commit: &str) -> Result<f64> {
     Ok(seconds)
 }
 
-/// Has consumers take and ack all tasks; returns how many seconds that takes.
+/// Lets consumers take and ack all tasks, and returns the seconds that they took.
 fn empty(consumers: usize, tasks: i64, way: Way, commit: &str) -> Result<f64> {
     let left = AtomicI64::new(tasks);
     let mut clients = Vec::new();
@@ -195,7 +195,7 @@ fn consume(mut db: postgres::Client, way: Way, left: &AtomicI64) -> Result<()> {
     Ok(())
 }
 
-/// A task as the server sends it, jsonb, and takes it back, text.
+/// A task that the server sends as jsonb and accepts as text.
 struct Task(String);
 
 impl<'a> postgres::types::FromSql<'a> for Task {

@@ -1,4 +1,4 @@
-//! Does a put cost more while many consumers wait? And what does a NOTIFY in it cost?
+//! Does a put cost more while many consumers wait? And how much does a NOTIFY in it cost?
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -60,7 +60,7 @@ pub fn measure(effort: &Effort) -> Result<Section> {
     })
 }
 
-/// Does something while this number of consumers waits where no task comes.
+/// Runs `what` while this number of consumers waits in a queue that gets no task.
 fn beside<T>(waiters: usize, what: impl FnOnce() -> Result<T>) -> Result<T> {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {

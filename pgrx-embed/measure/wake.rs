@@ -1,5 +1,5 @@
-//! How long one of several waiting consumers takes to have a task in hand, after the commit of its put; beside
-//! it, in turn, LISTEN, NOTIFY and SQL written by hand, and pgmq, which polls.
+//! The time from the commit of a put until one of several waiting consumers holds the task. For comparison, in turn:
+//! hand-written SQL with LISTEN and NOTIFY, and pgmq, which polls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ const CONSUMERS: [usize; 3] = [1, 16, 100];
 /// synchronous_commit of all connections.
 const COMMITS: [&str; 2] = ["on", "off"];
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a consumer waits before it looks whether all is over.
+/// The longest wait of a consumer before it checks for the end of the measurement.
 const WAIT: Duration = Duration::from_secs(2);
 /// Pause before each put, in which all consumers fall asleep.
 const LULL: Duration = Duration::from_millis(2);
@@ -128,7 +128,7 @@ pub fn measure(effort: &Effort, peers: &mut Peers) -> Result<Section> {
     })
 }
 
-/// Of ours alone, since COMMIT was sent: the median in microseconds.
+/// Returns the median of xqueue's wake-ups since COMMIT was sent, in microseconds.
 pub fn median(consumers: usize, commit: &str, wakes: usize) -> Result<f64> {
     let mut db = database::connect("xqueue measure")?;
     db.batch_execute(TABLES)?;
@@ -139,13 +139,13 @@ pub fn median(consumers: usize, commit: &str, wakes: usize) -> Result<f64> {
     Ok(crowd.finish()?.0.median())
 }
 
-/// What a consumer did after it was woken.
+/// The result of a consumer's wake-up.
 enum Event {
     Taken(Instant),
     InVain,
 }
 
-/// A producer and consumers that wait, and what was measured of them.
+/// A producer and waiting consumers, and their measured times.
 struct Crowd {
     method: Method,
     producer: Client,
@@ -189,7 +189,8 @@ impl Crowd {
         let sent = Instant::now();
         transaction.commit()?;
         let returned = Instant::now();
-        // A notification wakes all listeners: they are waited for, so that they sleep before the next.
+        // A notification wakes all listeners. The producer waits for all of them, so that they sleep before the next
+        // put.
         let awake = if self.method == Method::Notify { self.consumers.len() } else { 1 };
         for _ in 0..awake {
             if let Event::Taken(taken) = self.events.recv_timeout(PATIENCE)? {
@@ -246,7 +247,7 @@ fn until_waiting(db: &mut Client, consumers: usize) -> Result<()> {
     }
 }
 
-/// Microseconds from `earlier` to `later`, less than zero if it was the other way round.
+/// Returns the microseconds from `earlier` to `later`, negative in the reverse order.
 fn signed(later: Instant, earlier: Instant) -> f64 {
     let before = earlier.saturating_duration_since(later).as_secs_f64();
     (later.saturating_duration_since(earlier).as_secs_f64() - before) * 1e6

@@ -1,12 +1,12 @@
-//! Ends everything when it takes too long, whatever it is waiting for. Holders end with it, as
-//! their input closes, and pgbench by itself.
+//! Ends the program when it takes too long, in any wait. Holders end with it because their input closes, and pgbench
+//! ends by itself.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 static PHASE: Mutex<String> = Mutex::new(String::new());
 
-/// Says what is being measured now, for the message if it does not come to an end.
+/// Names the current measurement, for the message if it never ends.
 pub fn enter(phase: impl Into<String>) {
     *PHASE.lock().unwrap_or_else(PoisonError::into_inner) = phase.into();
 }

@@ -1,4 +1,4 @@
-//! The worker: a million tasks due at once while others are taken, and queues in which nothing happens.
+//! The worker: a million tasks due in the same instant while other tasks are taken, and idle queues.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use crate::numbers::{Sample, milliseconds};
 use crate::report::{Section, row};
 use crate::{Result, database, watchdog};
 
-/// Tasks that are ready have greater keys than those that wait for their time, and are taken meanwhile.
+/// Ready tasks have greater keys than the delayed ones, and are taken meanwhile.
 const FLOOD: &str = "
     SELECT xqueue.create('measure.flood', '{\"features\": {\"delayed\": true}}');
     INSERT INTO measure.flood (payload, runat)
@@ -22,13 +22,13 @@ const WAITING: &str = "SELECT (xqueue.stats('measure.flood')->'tasks'->>'waiting
 const IDLE: &str =
     "SELECT count(xqueue.create('measure.idle_' || n)) FROM generate_series(1, $1::int) n";
 const WORKERS: &str = "SELECT pid FROM pg_stat_activity WHERE backend_type LIKE 'xqueue%'";
-/// Between two looks at how many wait.
+/// Pause between two counts of the waiting tasks.
 const LOOK: Duration = Duration::from_millis(5);
 
 pub fn flood(effort: &Effort) -> Result<Section> {
     let mut db = database::connect("xqueue measure")?;
     let count = effort.deep;
-    // Long enough for the INSERT, which must be over when the first is due.
+    // Long enough for the INSERT to end before the first task is due.
     let lead = 5 + count / 40_000;
     let sql = FLOOD.replace("{count}", &count.to_string()).replace("{lead}", &lead.to_string());
     db.batch_execute(&sql)?;
@@ -85,7 +85,7 @@ fn takes(time: Duration) -> Result<Sample> {
     takes_until(|| begin.elapsed() > time)
 }
 
-/// How long each take took.
+/// Returns the latency of each take.
 fn takes_until(over: impl Fn() -> bool) -> Result<Sample> {
     let mut db = database::connect("xqueue measure consumer")?;
     db.batch_execute("SET synchronous_commit = off")?;
@@ -108,7 +108,7 @@ pub fn idle(effort: &Effort) -> Result<Section> {
     let mut rows = Vec::new();
     for queues in [0, effort.idle_queues] {
         db.execute(IDLE, &[&queues])?;
-        // Until it has counted the new ones.
+        // Lets the worker count the new queues first.
         sleep(Duration::from_secs(2));
         let (before, begin) = (processor_time(&mut db)?, Instant::now());
         sleep(Duration::from_secs(u64::from(effort.seconds) * 2));
@@ -128,13 +128,13 @@ pub fn idle(effort: &Effort) -> Result<Section> {
     })
 }
 
-/// Seconds that the extension's workers have used, in steps of 10 ms.
+/// Returns the processor seconds of the extension's workers, in steps of 10 ms.
 fn processor_time(db: &mut Client) -> Result<f64> {
     const TICKS_PER_SECOND: f64 = 100.0;
     let mut ticks = 0.0;
     for worker in db.query(WORKERS, &[])? {
         let stat = fs::read_to_string(format!("/proc/{}/stat", worker.get::<_, i32>(0)))?;
-        // The name, in parentheses, may hold spaces. User and system time are the 12th and 13th field after it.
+        // The name in parentheses can contain spaces. User and system time are the 12th and 13th field after it.
         let (_, fields) = stat.rsplit_once(')').ok_or("/proc has no name of a process")?;
         for field in fields.split_whitespace().skip(11).take(2) {
             ticks += field.parse::<f64>()?;

@@ -1,4 +1,4 @@
-//! A consumer as its parent sees it.
+//! A consumer from its parent's side.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -30,14 +30,14 @@ impl Consumer {
         Ok(consumer)
     }
 
-    /// SIGKILL: it has no chance to say goodbye, neither to us nor to the server.
+    /// Sends SIGKILL: the consumer can tell neither us nor the server.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
-    /// Error: it has ended although it was not killed.
+    /// Fails if the consumer has ended without being killed.
     pub fn check(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
@@ -47,7 +47,7 @@ impl Consumer {
         }
     }
 
-    /// Makes it end by itself.
+    /// Makes the consumer end by itself.
     pub fn leave(mut self) -> Result<()> {
         drop(self.child.stdin.take());
         let status = self.child.wait()?;
@@ -61,7 +61,7 @@ impl Consumer {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
-        // It may be dead already, which is what is wanted.
+        // It can be dead already.
         drop(self.kill());
     }
 }

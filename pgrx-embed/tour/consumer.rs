@@ -1,4 +1,4 @@
-//! A consumer: a process with a connection of its own, that takes tasks while the tour lasts.
+//! A consumer: a process with its own connection that takes tasks while the tour lasts.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -24,7 +24,7 @@ const ACK: &str = "SELECT xqueue.ack(NULL::tour.files, $1::text[])";
 /// Prints its session's uuid in one line, then works until its input ends or it is killed.
 pub fn work(number: &str) -> Result<Infallible> {
     std::thread::spawn(|| {
-        // Whichever way the tour ends, this process ends with it, even if it waits for a task.
+        // This process ends together with the tour, even during a wait for a task.
         drop(io::copy(&mut io::stdin(), &mut io::sink()));
         std::process::exit(0);
     });
@@ -55,8 +55,8 @@ struct Statements {
 }
 
 impl Statements {
-    /// Stores the digests and acks the tasks in one transaction: each file is digested exactly once, whichever
-    /// consumer dies when.
+    /// Stores the digests and acks the tasks in one transaction, so each file is digested exactly once even if
+    /// consumers die.
     fn finish(&self, db: &mut Client, tasks: &[Row]) -> Result<()> {
         let paths: Vec<&str> = tasks.iter().map(|task| task.get("path")).collect();
         let taken: Vec<SystemTime> = tasks.iter().map(|task| task.get("taken")).collect();

@@ -1,4 +1,4 @@
-//! The connection to the server that the environment names, as psql would find it.
+//! The connection to the server that the environment names, found like psql finds it.
 
 use std::env::{self, VarError};
 
@@ -11,7 +11,7 @@ pub fn connect(application: &str) -> Result<Client> {
     connect_to(&setting("PGDATABASE", &user)?, application)
 }
 
-/// To a database of this name.
+/// Connects to a database of this name.
 pub fn connect_to(database: &str, application: &str) -> Result<Client> {
     let Address { host, port, user } = address()?;
     Config::new()
@@ -28,7 +28,7 @@ pub fn connect_to(database: &str, application: &str) -> Result<Client> {
         })
 }
 
-/// Where the server is, and as which role it is asked.
+/// The server's address, and the role.
 pub struct Address {
     pub host: String,
     pub port: u16,

@@ -1,4 +1,4 @@
-//! The input: the documentation of this machine, and as many of its other text files as are wanted.
+//! The input: this machine's documentation, and as many of its other text files as requested.
 
 use std::collections::HashSet;
 use std::env;
@@ -24,7 +24,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// None if there is no such file (any more), or its name is not UTF-8.
+    /// Returns None if the file no longer exists, or its name is not UTF-8.
     pub fn at(path: &Path) -> Option<Input> {
         let metadata = path.metadata().ok()?;
         Some(Input {
@@ -39,7 +39,7 @@ impl Input {
     }
 }
 
-/// Up to `wanted` files, by path.
+/// Returns up to `wanted` files, by path.
 pub fn find(wanted: usize) -> Result<Vec<Input>> {
     let documentation =
         walk(Path::new(DOCUMENTATION)).filter(|entry| File::open(entry.path()).is_ok());
@@ -63,7 +63,7 @@ pub fn find(wanted: usize) -> Result<Vec<Input>> {
     Ok(files)
 }
 
-/// A machine without much documentation still has Rust and its crates.
+/// Returns the folders of Rust and its crates, for machines with little documentation.
 fn others() -> Vec<PathBuf> {
     let home = env::var_os("HOME").map(PathBuf::from);
     let tools = [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")].map(|(variable, folder)| {
@@ -72,13 +72,13 @@ fn others() -> Vec<PathBuf> {
     OTHERS.map(PathBuf::from).into_iter().chain(tools.into_iter().flatten()).collect()
 }
 
-/// The regular files below a folder; what cannot be read is not there.
+/// Returns the regular files below a folder, without unreadable ones.
 fn walk(folder: &Path) -> impl Iterator<Item = DirEntry> + use<> {
     let entries = WalkDir::new(folder).sort_by_file_name().into_iter();
     entries.filter_map(|entry| entry.ok()).filter(|entry| entry.file_type().is_file())
 }
 
-/// As git and grep tell text from other files: there is no NUL where it begins.
+/// Returns true if the file begins without a NUL byte, the test that git and grep use for text.
 fn is_text(path: &Path) -> bool {
     let mut start = Vec::new();
     let read = File::open(path).and_then(|file| file.take(1024).read_to_end(&mut start));

@@ -1,4 +1,4 @@
-//! Kills a consumer while it holds tasks, and measures how long they take to be ready again.
+//! Kills a consumer while it holds tasks, and measures the time until they are ready again.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use crate::child::Consumer;
 
 const HELD: &str = "
     SELECT count(*) FROM tour.files WHERE owner = $1::text::uuid AND status = 'T'";
-/// How long to look for a consumer that holds tasks.
+/// The longest search for a consumer that holds tasks.
 const SEARCH: Duration = Duration::from_secs(1);
-/// After this the tasks of a dead consumer are lost, not late.
+/// Tasks of a dead consumer that take longer count as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_micros(100);
 
@@ -30,8 +30,8 @@ impl Killer {
         Ok(Killer { held: db.prepare(HELD)? })
     }
 
-    /// Kills the first of the consumers that is found at work, beginning with `start`, and returns which it was.
-    /// None: no consumer held a task.
+    /// Kills the first consumer found at work, beginning with `start`, and returns its index. Returns None if no
+    /// consumer held a task.
     pub fn kill(
         &self,
         db: &mut Client,

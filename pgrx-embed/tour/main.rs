@@ -1,8 +1,8 @@
-//! The tour: an existing table becomes a queue, and real work runs through it.
+//! The tour: an existing table becomes a queue that does real work.
 //!
-//! A table of files is filled and upgraded to a queue. Consumers, each a process with a connection
-//! of its own, compute the SHA-256 of each file. Some tasks are delayed, some consumers are killed.
-//! At the end every digest is compared with that of sha256sum, and what happened is printed.
+//! A table of files is filled and upgraded to a queue. Consumers, each a process with its own connection, compute the
+//! SHA-256 of each file. Some tasks are delayed, and some consumers are killed. At the end every digest is compared
+//! with that of sha256sum, and a report is printed.
 
 mod child;
 mod consumer;
@@ -54,13 +54,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// An error with all its causes: postgres tells only there what the server said.
+/// Formats an error with all its causes: the postgres crate has the server's message only there.
 fn explain(error: &(dyn Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| (*error).source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// Makes the tour, and tells whether everything was as it should be.
+/// Runs the tour, and returns true if all checks passed.
 fn tour(options: &Options) -> Result<bool> {
     watchdog::start(options);
     watchdog::enter("looking for files");

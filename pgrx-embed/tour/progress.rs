@@ -1,4 +1,4 @@
-//! How far the work is: a bar at a terminal, else a line now and then.
+//! The progress of the work: a bar on a terminal, otherwise an occasional line.
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 

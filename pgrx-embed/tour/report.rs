@@ -1,4 +1,4 @@
-//! What happened, in plain words.
+//! The report, in plain words.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::run::Outcome;
 use crate::table::Plan;
 use crate::verify::Verdict;
 
-/// How many problems are worth reading.
+/// Maximum number of problems to print.
 const SHOWN: usize = 20;
 
 pub fn print(db: &mut Client, plan: &Plan, outcome: &Outcome, verdict: &Verdict) -> Result<()> {
@@ -39,7 +39,7 @@ pub fn print(db: &mut Client, plan: &Plan, outcome: &Outcome, verdict: &Verdict)
         "consumers killed",
         format!("{}, of whose tasks {again} were taken again", outcome.kills.len()),
     );
-    // A consumer that had just acked everything when it died left nothing to be measured.
+    // A consumer that had just acked all its tasks when it died left nothing to measure.
     let killed = outcome.kills.iter().zip(&verdict.taken_again).filter(|(_, again)| **again > 0);
     line("  ready again after", summary(killed.map(|(kill, _)| kill.ready_after).collect()));
 
@@ -76,7 +76,7 @@ fn count(number: usize) -> HumanCount {
     HumanCount(number as u64)
 }
 
-/// How long after they were due the delayed tasks were `event`.
+/// Returns the times between the due time of the delayed tasks and `event`.
 fn differences(db: &mut Client, event: &str) -> Result<Vec<Duration>> {
     let sql = format!(
         "SELECT extract(epoch FROM {event} - due)::float8 FROM tour.digests WHERE {event} >= due"

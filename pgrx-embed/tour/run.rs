@@ -1,4 +1,4 @@
-//! The run itself: consumers work, tasks are put with a delay, consumers are killed and replaced.
+//! The run: consumers work, tasks are put with a delay, consumers are killed and replaced.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -12,9 +12,9 @@ use crate::progress::Progress;
 use crate::table::{Plan, Producer};
 use crate::{Result, watchdog};
 
-/// How often to look how far the work is.
+/// Pause between two checks of the progress.
 const TICK: Duration = Duration::from_millis(5);
-/// From shared memory, at the same cost for any number of tasks; NULL while a new queue is being counted.
+/// Reads shared memory at the same cost for any number of tasks. NULL while a new queue is being counted.
 const LEFT: &str = "
     SELECT CASE WHEN (s->>'exact')::boolean THEN (s->'tasks'->>'total')::bigint END
     FROM xqueue.stats('tour.files') AS s";
@@ -49,7 +49,7 @@ pub fn run(db: &mut Client, plan: &Plan, options: &Options) -> Result<Outcome> {
                 break;
             }
             producer.advance(db, done as f64 / total as f64)?;
-            // Spread over the run, none at its very beginning or end.
+            // The kills are spread over the run, away from its start and end.
             if tries < options.kills && done * (options.kills + 2) > total * (tries + 1) {
                 if let Some((victim, kill)) = killer.kill(db, &mut consumers, tries)? {
                     consumers[victim] = Consumer::start(options.consumers + kills.len() + 1)?;

@@ -1,4 +1,4 @@
-//! The table of files: made and filled as an ordinary one, then a queue.
+//! The table of files: created and filled as an ordinary table, then upgraded to a queue.
 
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use postgres::{Client, Statement};
 use crate::Result;
 use crate::files::Input;
 
-/// The digests have no key on purpose: a file digested twice must show, not fail.
+/// The digests deliberately have no key: digesting a file twice must show up instead of failing.
 const TABLES: &str = "
     DROP SCHEMA IF EXISTS tour CASCADE;
     CREATE SCHEMA tour;
@@ -36,8 +36,8 @@ const TABLES: &str = "
         session uuid NOT NULL
     );";
 
-/// A queue stays a table, with triggers of its user's own. These note how late a delayed task is,
-/// and the return of tasks: as consumers release tasks only with a delay, all from T to R is that.
+/// A queue is still a table, and can have user triggers. These record how late a delayed task is, and the return of
+/// tasks. Consumers release tasks only with a delay, so a change from T to R always is such a return.
 const TRIGGERS: &str = "
     CREATE FUNCTION tour.note_ready() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
@@ -64,12 +64,11 @@ const PUT: &str = "
                     jsonb_build_object('path', path, 'size', size, 'modified', modified),
                     make_interval(secs => delay))";
 
-/// Which of the files go which way.
+/// How the files are distributed.
 pub struct Plan<'a> {
     pub files: &'a [Input],
-    /// How many of them, the first, are not in the table from the beginning, but put with a delay.
-    /// The first, because tasks are taken in the order of their keys: these do not stand in line
-    /// behind all the others once they are ready.
+    /// The number of files, from the start of the list, that are put later with a delay. Tasks are taken in the order
+    /// of their keys, so these do not wait behind all others once they are ready.
     pub put_late: usize,
 }
 
@@ -88,13 +87,13 @@ impl<'a> Plan<'a> {
         &self.files[self.put_late..]
     }
 
-    /// How many tasks are released with a delay.
+    /// Returns the number of tasks that are released with a delay.
     pub fn postponed(&self) -> usize {
         self.existing().len().div_ceil(Self::POSTPONE_EACH)
     }
 }
 
-/// Makes the tables, fills the one of the files, and makes it a queue.
+/// Creates the tables, fills the table of files, and upgrades it to a queue.
 pub fn make(db: &mut Client, plan: &Plan) -> Result<()> {
     db.batch_execute(TABLES)?;
     let copy =
@@ -114,7 +113,7 @@ pub fn make(db: &mut Client, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Puts the files that come late, a few at a time.
+/// Puts the delayed files, a few at a time.
 pub struct Producer<'a> {
     put: Statement,
     rest: &'a [Input],
@@ -132,8 +131,7 @@ impl<'a> Producer<'a> {
         self.rest.len()
     }
 
-    /// Puts the next few if, `progress` of the way from 0 to 1, it is time for them: all are put in
-    /// the first half.
+    /// Puts the next few files if they are due at `progress`, from 0 to 1. All files are put in the first half.
     pub fn advance(&mut self, db: &mut Client, progress: f64) -> Result<()> {
         let done = self.total - self.rest.len();
         if self.rest.is_empty() || done as f64 > 2.0 * progress * self.total as f64 {
@@ -153,7 +151,7 @@ impl<'a> Producer<'a> {
     }
 }
 
-/// From 0.2 to 2 seconds, spread evenly by the golden ratio.
+/// Returns 0.2 to 2 seconds, spread evenly by the golden ratio.
 fn delay(number: usize) -> f64 {
     0.2 + 1.8 * (number as f64 * 0.618_034).fract()
 }

@@ -1,5 +1,5 @@
-//! Whether all went right: each file has one digest, that of sha256sum, and the queue is as it
-//! should be.
+//! Verifies that each file has exactly one digest, equal to that of sha256sum, and that the queue is in its expected
+//! state.
 
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
@@ -19,16 +19,16 @@ const CHECK: &str = "
     SELECT (found->>'ok')::boolean AS ok, found::text FROM xqueue.check('tour.files') AS found";
 const COUNTED: &str = "SELECT (xqueue.stats('tour.files')->'calls'->>'session')::bigint";
 
-/// What a consumer stored: a digest, or why there is none.
+/// A consumer's result: a digest, or the reason for its absence.
 type Stored = std::result::Result<String, String>;
 
 #[derive(Default)]
 pub struct Verdict {
     pub problems: Vec<String>,
     pub unreadable: usize,
-    /// Number of files that were changed during the tour, about whose digests nothing is known.
+    /// Number of files that were changed during the tour. Their digests cannot be verified.
     pub changed: usize,
-    /// For each kill, how many tasks of the dead consumer were ready again, and done by others.
+    /// For each kill, the number of the dead consumer's tasks that became ready again and were done by others.
     pub taken_again: Vec<i64>,
 }
 
@@ -96,7 +96,7 @@ fn compare(
         .extend(digests.into_keys().map(|path| format!("{path} was digested, but never put")));
 }
 
-/// What sha256sum says, without the files it cannot read.
+/// Returns the digests of sha256sum, without the files that it cannot read.
 fn sha256sum(files: &[Input]) -> Result<HashMap<String, String>> {
     let mut sums = HashMap::new();
     for batch in files.chunks(500) {
@@ -115,7 +115,7 @@ fn sha256sum(files: &[Input]) -> Result<HashMap<String, String>> {
     Ok(sums)
 }
 
-/// Each task that was put or released with a delay has waited, and was not taken before its time.
+/// Checks that each task put or released with a delay has waited, and was not taken early.
 fn check_delays(verdict: &mut Verdict, db: &mut Client, plan: &Plan) -> Result<()> {
     let row = db.query_one(
         "SELECT count(due), count(*) FILTER (WHERE taken < due) FROM tour.digests",
@@ -132,8 +132,7 @@ fn check_delays(verdict: &mut Verdict, db: &mut Client, plan: &Plan) -> Result<(
     Ok(())
 }
 
-/// Checks that what the queue shows of tasks that came back is what the trigger has seen, and that all consumers that
-/// were to be killed were.
+/// Checks that the queue's count of returned tasks equals the trigger's, and that all planned kills happened.
 fn check_kills(
     verdict: &mut Verdict,
     db: &mut Client,

@@ -1,5 +1,4 @@
-//! Ends the tour when it takes too long, whatever it is waiting for. Its consumers end with it, as
-//! their input closes.
+//! Ends the tour when it takes too long, in any wait. Its consumers end with it because their input closes.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,7 +7,7 @@ use crate::options::Options;
 
 static PHASE: Mutex<String> = Mutex::new(String::new());
 
-/// Says what the tour is doing now, for the message if it does not come to an end.
+/// Names the current step of the tour, for the message if it never ends.
 pub fn enter(phase: impl Into<String>) {
     *PHASE.lock().unwrap_or_else(PoisonError::into_inner) = phase.into();
 }

@@ -1,4 +1,5 @@
-//! What a viewer may do with `--write`: each is one call of a function of docs/reference/functions.md, as the viewer's role.
+//! The actions of a viewer under `--write`. Each calls a function of docs/reference/functions.md with the viewer's
+//! role.
 
 use hyper::StatusCode;
 
@@ -7,10 +8,10 @@ use crate::failure::Failure;
 use crate::json;
 use crate::query::Query;
 
-/// How many tasks "retry all" makes ready at a time: a transaction of a bounded size.
+/// Maximum number of tasks that one "retry all" makes ready, which bounds the transaction.
 const TASKS_PER_KICK: &str = "10000";
 
-/// A statement that gives a number of tasks, or of queues; its parameters are text.
+/// A statement that returns a number of tasks or queues. Its parameters are text.
 struct Action {
     statement: &'static str,
     parameters: Vec<String>,
@@ -23,7 +24,7 @@ fn action(name: &str, query: &Query) -> Option<Action> {
             "SELECT pg_catalog.count(*) FROM xqueue.dig($1, $2::pg_catalog.jsonb)",
             vec![text("queue"), text("id")],
         ),
-        // The list that was clicked on is up to a second old: a task that was dug out and taken meanwhile stays.
+        // The clicked list can be a second old: a task that was dug out and taken meanwhile stays.
         "delete" => (
             "SELECT pg_catalog.count(*) FROM xqueue.stats($1, $2::pg_catalog.jsonb) AS s
              CROSS JOIN LATERAL xqueue.delete($1, $2::pg_catalog.jsonb)
@@ -44,7 +45,7 @@ fn action(name: &str, query: &Query) -> Option<Action> {
     Some(Action { statement, parameters })
 }
 
-/// Does what the page asks for, and returns the answer: how many tasks or queues it was done to.
+/// Runs the requested action, and returns the number of tasks or queues that it changed.
 pub async fn act(session: &Session, name: &str, query: &Query) -> Result<String, Failure> {
     let no_action = || Failure::new(StatusCode::NOT_FOUND, "there is no such action");
     let action = action(name, query).ok_or_else(no_action)?;

@@ -1,17 +1,17 @@
-//! Which requests are let in. Pure: decides from the headers alone.
+//! Admission of requests. Pure: decides from the headers alone. The attacks, and the defence against each:
 //!
-//! | attack | refused by |
-//! |---|---|
-//! | a page elsewhere whose name is made to point here (DNS rebinding) | `Host`: an address, localhost, or a name of `--host` |
-//! | a page elsewhere sends a form or a fetch | for POST, `Origin` is the board's own, and the token of the page is there |
-//! | another user of this machine opens the port | the key in the address, then in a cookie; with `--login` the password |
-//! | that user has a port too, which the browser sends the cookies of this host | the path of the cookie, which is secret |
+//! 1. A foreign page whose name resolves to this host (DNS rebinding): `Host` must be an address, localhost, or a name
+//!    of `--host`.
+//! 2. A foreign page that sends a form or a fetch: a POST needs the board's own `Origin`, and the token of the page.
+//! 3. Another user of this machine who opens the port: the key in the address, later in a cookie; with `--login` the
+//!    password.
+//! 4. A port of that user, to which the browser also sends this host's cookies: the path of the cookie is secret.
 
 use std::net::IpAddr;
 
 use crate::login::Credentials;
 
-/// What a request says of itself.
+/// The relevant headers of a request.
 #[derive(Default)]
 pub struct Headers<'a> {
     pub host: &'a str,
@@ -43,8 +43,8 @@ const COOKIE: &str = "board";
 pub struct Admission {
     pub login: bool,
     pub hosts: Vec<String>,
-    /// Under which all addresses of the board are: "" with a login. Cookies do not tell ports apart, but paths: nobody else
-    /// on this host has this one, and so nobody else is sent the cookie.
+    /// The path above all addresses of the board, "" with a login. Cookies are not bound to ports, but to paths: no
+    /// other server on this host has this path, so the browser sends the cookie to no other.
     pub folder: String,
     pub key: String,
     pub token: String,
@@ -80,14 +80,14 @@ impl Admission {
         (is_own && below.starts_with('/')).then_some(below)
     }
 
-    /// Returns the header that makes a browser keep the key; none with a login.
+    /// Returns the header that makes a browser keep the key, or None with a login.
     pub fn cookie(&self) -> Option<String> {
         let Admission { login, folder, key, .. } = self;
         let cookie = || format!("{COOKIE}={key}; Path={folder}/; HttpOnly; SameSite=Strict");
         (!login).then(cookie)
     }
 
-    /// Any port will do: a tunnel has another.
+    /// Accepts any port, because a tunnel has a different one.
     fn is_own_host(&self, host: &str) -> bool {
         let bracketed = host.strip_prefix('[').and_then(|rest| rest.split_once(']'));
         let name = match bracketed {
@@ -99,13 +99,13 @@ impl Admission {
     }
 }
 
-/// Returns what is given as the board's cookie: others on this host can add cookies of its name.
+/// Returns all values of the board's cookie: other servers on this host can set cookies with the same name.
 fn cookies(header: &str) -> impl Iterator<Item = &str> {
     let pairs = header.split(';').filter_map(|pair| pair.trim().split_once('='));
     pairs.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value)
 }
 
-/// Compares secrets in a time that does not tell how much of them agrees.
+/// Compares secrets in constant time.
 fn are_equal(given: &str, secret: &str) -> bool {
     let (given, secret) = (given.as_bytes(), secret.as_bytes());
     let difference = given.iter().zip(secret).fold(0, |all, (a, b)| all | (a ^ b));

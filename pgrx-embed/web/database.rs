@@ -1,4 +1,4 @@
-//! Connections to the database that the command line and the environment name, as psql would find it.
+//! Connections to the database that the command line and the environment name, found like psql finds it.
 
 use std::env::{self, VarError};
 use std::time::Duration;
@@ -13,22 +13,22 @@ use crate::login::Credentials;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How a transaction begins. It sets all settings that the board relies on: an earlier statement can have changed those of
-/// the session.
-/// In one that looks, names are shown with their schema, and nothing that the role's `search_path` names gets into the
-/// board's own statements.
+/// Begins a read-only transaction. It sets all settings that the board relies on, because an earlier statement can have
+/// changed those of the session. Names are shown with their schema, and no object from the role's `search_path` gets
+/// into the board's own statements.
 const LOOKING: &str = "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp; \
     SET LOCAL statement_timeout = '3s'; SET LOCAL lock_timeout = '1s'; SET LOCAL client_min_messages = error; \
     SET LOCAL jit = off";
 
-/// Triggers of the table's run with the role's `search_path`, as in any other session of the role.
+/// Begins a writing transaction. The table's triggers run with the role's `search_path`, as in any other session of the
+/// role.
 const ACTING: &str = "BEGIN READ WRITE; SET LOCAL statement_timeout = '10s'; SET LOCAL lock_timeout = '2s'; \
     SET LOCAL client_min_messages = error";
 
-/// A session for one request, discarded with it: what a statement sets in it does not reach the next look.
+/// A session for one request, discarded afterwards: settings changed by a statement do not reach the next request.
 pub struct Session(Client);
 
-/// Where the database is, and as which role the board's own viewer acts.
+/// The address of the database, and the role of the board's own viewer.
 pub struct Database {
     config: Config,
 }
@@ -61,7 +61,7 @@ impl Database {
         Ok(Database { config })
     }
 
-    /// Connects as the viewer: with the credentials of its login, or else as the role that started the board.
+    /// Connects as the viewer: with the credentials of its login, or as the role that started the board.
     pub async fn connect(&self, credentials: Option<&Credentials>) -> Result<Session, Failure> {
         let mut config = self.config.clone();
         if let Some(credentials) = credentials {
@@ -70,8 +70,8 @@ impl Database {
         open(&config).await.map(Session).map_err(|error| Failure::of_connect(&error))
     }
 
-    /// A server that trusts the board's host lets every role in with any password: a login would prove nothing. Its
-    /// silence after a client that leaves instead of giving a password is usual, psql does the same.
+    /// Fails if the server trusts the board's host: it would accept any password, so a login would prove nothing.
+    /// The server logs nothing about a client that leaves when asked for a password: psql does this too.
     pub async fn require_password_check(&self, role: &str) -> Result<(), Failure> {
         let mut config = Config::new();
         for host in self.config.get_hosts() {
@@ -107,7 +107,7 @@ impl Session {
         self.0.is_closed()
     }
 
-    /// Runs a statement that gives one value or no row, in a transaction that changes nothing.
+    /// Runs a statement that returns one value or no row, in a read-only transaction.
     pub async fn look(
         &self,
         statement: &str,
@@ -117,7 +117,7 @@ impl Session {
         Ok(answer.and_then(|row| row.get(0)))
     }
 
-    /// Runs a statement that gives a number.
+    /// Runs a statement that returns a number.
     pub async fn act(&self, statement: &str, parameters: &[String]) -> Result<i64, Failure> {
         let answer = self.run(ACTING, statement, parameters, "COMMIT").await?;
         Ok(answer.map_or(0, |row| row.get(0)))
@@ -144,7 +144,7 @@ impl Session {
 
 async fn open(config: &Config) -> Result<Client, tokio_postgres::Error> {
     let (client, connection) = config.connect(NoTls).await?;
-    // Ends with the client, or with the server; the client's next statement then fails.
+    // The task ends with the client or the server, and then the client's next statement fails.
     tokio::spawn(async move {
         let _ended = connection.await;
     });

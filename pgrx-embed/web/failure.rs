@@ -1,4 +1,4 @@
-//! What went wrong, in the words for a viewer, with the status of the answer.
+//! Failures, in words for a viewer, with the status of the response.
 
 use hyper::StatusCode;
 use tokio_postgres::error::SqlState;
@@ -21,7 +21,7 @@ impl Failure {
         Failure { hint: Some(hint.into()), ..self }
     }
 
-    /// The server cannot be reached, or does not let the role in.
+    /// Returns the failure of a connection: the server is unreachable, or refuses the role.
     pub fn of_connect(error: &tokio_postgres::Error) -> Failure {
         match error.as_db_error() {
             Some(db) if is_about_login(db.code()) => {
@@ -45,7 +45,7 @@ impl Failure {
         }
     }
 
-    /// A statement failed, or the connection did meanwhile.
+    /// Returns the failure of a statement, or of its connection.
     pub fn of_statement(error: &tokio_postgres::Error) -> Failure {
         let Some(db) = error.as_db_error() else {
             return Failure::new(
@@ -79,17 +79,17 @@ impl Failure {
     }
 }
 
-/// Class 28: no such role, wrong password, no entry in pg_hba.conf.
+/// Matches SQLSTATE class 28: no such role, wrong password, no entry in pg_hba.conf.
 fn is_about_login(code: &SqlState) -> bool {
     code.code().starts_with("28")
 }
 
-/// Whether a connection without a password failed because the server asked for one.
+/// Returns true if a connection without a password failed because the server asked for one.
 pub fn asks_password(error: &tokio_postgres::Error) -> bool {
     error.as_db_error().is_none() && explain(error).contains("password missing")
 }
 
-/// An error with all its causes.
+/// Formats an error with all its causes.
 fn explain(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| (*error).source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

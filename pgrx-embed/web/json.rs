@@ -1,4 +1,4 @@
-//! The little JSON that the board writes itself; the rest comes from the server as it is.
+//! The few pieces of JSON that the board writes itself. All other JSON is passed on from the server.
 
 /// Returns a JSON string.
 pub fn string(text: &str) -> String {

@@ -10,7 +10,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Reads the header Authorization. The password may have colons, the role may not: so says the protocol.
+    /// Parses the header Authorization. In HTTP Basic the password can contain colons, the role cannot.
     pub fn parse(header: &str) -> Option<Credentials> {
         let (scheme, encoded) = header.split_once(' ')?;
         let is_basic = scheme.eq_ignore_ascii_case("basic");

@@ -1,7 +1,7 @@
-//! The board: a web page on the queues of a database, from one binary that holds the page as well.
+//! The board: a web page on the queues of a database, from a single binary that includes the page.
 //!
-//! A request passes `admission` (is it meant for this board, and by which viewer was it sent), and is answered over a
-//! connection of that viewer's: what a viewer sees and does is decided by the privileges of the viewer's own database role.
+//! A request first passes `admission`: is it meant for this board, and which viewer sent it? The board answers it over
+//! a connection of that viewer, so the privileges of the viewer's database role decide its access.
 
 mod actions;
 mod admission;
@@ -44,12 +44,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints a line. A reader that has closed the pipe does not want it.
+/// Prints a line, and ignores a closed pipe.
 fn say(line: &str) {
     let _unread = writeln!(std::io::stdout(), "{line}");
 }
 
-/// Serves until the process is ended. One thread is enough: the work is done by the server.
+/// Serves until the process is ended. One thread suffices, because the database server does the work.
 fn run(options: options::Options) -> Result<std::convert::Infallible, String> {
     let database = database::Database::from_environment(options.dsn.as_deref())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -28,7 +28,7 @@ pub struct Options {
     pub dsn: Option<String>,
     pub listen: SocketAddr,
     pub login: bool,
-    /// Names that the Host header may have, in lower case.
+    /// Allowed names in the Host header, in lower case.
     pub hosts: Vec<String>,
     pub write: bool,
 }
@@ -57,7 +57,7 @@ pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Command, Str
     Ok(Command::Board(options))
 }
 
-/// Reads `127.0.0.1:8321`, `[::1]:8321`, `192.0.2.1` or `8321`.
+/// Parses `127.0.0.1:8321`, `[::1]:8321`, `192.0.2.1` or `8321`.
 fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse() {
         return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));

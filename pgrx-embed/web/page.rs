@@ -1,6 +1,6 @@
 //! The page: files that are part of the binary.
 
-/// What a browser may load and do here: only what the board itself serves.
+/// Limits the page to content that the board itself serves.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -23,14 +23,14 @@ pub fn file(path: &str) -> Option<(&'static str, &'static str)> {
     FILES.iter().find(|(address, ..)| *address == path).map(|(_, kind, content)| (*kind, *content))
 }
 
-/// Returns the page itself. The token proves that a request to change something comes from it.
+/// Returns the page itself. The token proves that a request for a change comes from the page.
 pub fn index(token: &str, write: bool) -> String {
     include_str!("page/index.html")
         .replace("{token}", token)
         .replace("{write}", if write { "yes" } else { "no" })
 }
 
-/// Returns a page that says only why there is none.
+/// Returns a page that only shows the reason for a refusal.
 pub fn refusal(message: &str, hint: &str) -> String {
     include_str!("page/refusal.html")
         .replace("{message}", &escaped(message))

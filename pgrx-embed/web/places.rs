@@ -1,19 +1,19 @@
-//! Places for connections of browsers. When all are taken, a new connection gets the place of the connection that matters
-//! least: any user of the machine can open connections and send nothing.
+//! Connection slots for browsers. If all slots are taken, a new connection replaces the least important one: any user
+//! of the machine can open connections and send nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::AbortHandle;
 
-/// How much a connection matters, the least first.
+/// The importance of a connection, lowest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Standing {
-    /// Has sent no request that was let in: silent so far, or without the key.
+    /// Has sent no admitted request: silent so far, or without the key.
     Stranger,
-    /// Was let in, and asks for nothing at present.
+    /// Was admitted, and has no request in progress.
     Idle,
-    /// Waits for its answer.
+    /// Waits for its response.
     Served,
 }
 
@@ -24,7 +24,7 @@ struct Connection {
 
 #[derive(Default)]
 struct Taken {
-    /// By number, which is the order in which they came.
+    /// By number, in the order of arrival.
     connections: BTreeMap<u64, Connection>,
     next: u64,
 }
@@ -35,13 +35,13 @@ pub struct Places {
     taken: Arc<Mutex<Taken>>,
 }
 
-/// The place of a connection, which is free again once this is dropped.
+/// The slot of a connection, freed on drop.
 pub struct Place {
     places: Places,
     number: u64,
 }
 
-/// A request that was let in, until it is answered.
+/// An admitted request, until it is answered.
 pub struct Served<'p>(&'p Place);
 
 impl Places {
@@ -49,8 +49,8 @@ impl Places {
         Places { limit, taken: Arc::default() }
     }
 
-    /// Starts the task of a new connection. If no place is free, the oldest of those that matter least ends. If all wait
-    /// for answers, nothing is started, and what the task has is dropped.
+    /// Starts the task of a new connection. If no slot is free, the oldest of the least important connections ends. If
+    /// all connections wait for responses, nothing is started and the new task is dropped.
     pub fn start<Task>(&self, connection: impl FnOnce(Place) -> Task)
     where
         Task: Future<Output = ()> + Send + 'static,
@@ -76,7 +76,7 @@ impl Places {
 }
 
 impl Place {
-    /// Notes that a request was let in.
+    /// Records that a request was admitted.
     pub fn serve(&self) -> Served<'_> {
         self.stand(Standing::Served);
         Served(self)
@@ -106,12 +106,13 @@ mod tests {
     use super::*;
     use std::future::pending;
 
-    /// Which connections are there.
+    /// Returns the numbers of the open connections.
     fn there(places: &Places) -> Vec<u64> {
         places.taken().connections.keys().copied().collect()
     }
 
-    /// Starts a connection that stays. `served`: it has sent a request that was let in; `waits`: for the answer, too.
+    /// Starts a connection that stays open. `served`: it has sent an admitted request. `waits`: it also waits for the
+    /// response.
     async fn start(places: &Places, served: bool, waits: bool) {
         places.start(move |place| async move {
             let request = served.then(|| place.serve());

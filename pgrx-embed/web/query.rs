@@ -1,4 +1,4 @@
-//! The parameters of a request: the part of its address behind the question mark.
+//! The parameters of a request: the part of its address after the question mark.
 
 use percent_encoding::percent_decode_str;
 
@@ -24,7 +24,7 @@ impl Query {
     }
 }
 
-/// What is not UTF-8 becomes U+FFFD; a zero byte, which no text in PostgreSQL has, goes.
+/// Decodes a parameter. Invalid UTF-8 becomes U+FFFD, and NUL is removed because PostgreSQL's text cannot contain it.
 fn decoded(text: &str) -> String {
     let text = text.replace('+', " ");
     percent_decode_str(&text).decode_utf8_lossy().replace('\0', "")

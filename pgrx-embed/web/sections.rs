@@ -1,7 +1,7 @@
-//! What the page shows, section by section: each is one bounded statement that gives one JSON value.
+//! The sections of the page. Each is one bounded statement that returns one JSON value.
 //!
-//! The statements read the views that docs/reference/views.md describes, and count no rows of a table. Lists are cut: at
-//! 20 rows on the page of all queues, at 50 on that of one.
+//! The statements read the views of docs/reference/views.md, and count no rows of a table. Lists are limited to 20 rows
+//! on the page of all queues, and to 50 on the page of one queue.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::sort;
 
 const QUEUES_PER_PAGE: u32 = 50;
 
-/// At most this often a section is read, also for several windows of a viewer.
+/// Minimum time between two reads of a section, across all windows of a viewer.
 const SECOND: Duration = Duration::from_millis(900);
 
-/// One section of an answer.
+/// One section of a response.
 pub struct Section {
     pub name: &'static str,
     pub statement: String,
@@ -21,7 +21,7 @@ pub struct Section {
     pub at_most_every: Duration,
 }
 
-/// Returns the sections of the page that `query` asks for: with `queue` that of a queue, else that of all queues.
+/// Returns the sections of the requested page: with `queue` that of one queue, otherwise that of all queues.
 pub fn sections(query: &Query) -> Vec<Section> {
     let queue = query.get("queue");
     let section = |name, statement: &str, parameters: &[&str]| Section {
@@ -56,7 +56,7 @@ SELECT json_build_object(
     'error', (SELECT w.error FROM xqueue.workers w WHERE w.database = current_database()),
     'now', extract(epoch FROM clock_timestamp()))::text";
 
-/// $1: part of a name; $2: how many queues come before the page.
+/// Returns the statement. $1: part of a name; $2: number of queues before this page.
 fn queues(order_by: &str) -> String {
     format!(
         "
@@ -98,9 +98,9 @@ SELECT json_build_object(
     'work', ARRAY[extract(epoch FROM work_p50), extract(epoch FROM work_p95), extract(epoch FROM work_p99)], 'acked', acked)::text
 FROM xqueue.latency WHERE queue::text = $1";
 
-/// The tasks come from `xqueue.buried`, which shows values by the output functions of their types: a SELECT of the table would
-/// evaluate, and a conversion to json call, functions of its owner with the viewer's rights. The id goes to the page and
-/// back as text: numbers of JavaScript are not those of bigint.
+/// The tasks come from `xqueue.buried`, which shows values through the output functions of their types. A SELECT from
+/// the table, or a conversion to json, could run functions of the table's owner with the viewer's rights. The id goes
+/// to the page and back as text, because JavaScript's numbers cannot hold every bigint.
 const BURIED: &str = "
 SELECT coalesce(json_agg(json_build_object(
     'id', (t.task->'id')::text, 'key', left(t.task->>'key', 200), 'attempts', t.task->>'attempts',

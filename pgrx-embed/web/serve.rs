@@ -24,10 +24,10 @@ use crate::query::Query;
 use crate::say;
 use crate::viewer::{Viewer, Viewers};
 
-/// Connections of browsers at a time.
+/// Maximum number of browser connections.
 const CONNECTIONS: usize = 128;
 
-/// A connection whose first or next request does not come within this time is closed.
+/// A connection without a complete request header within this time is closed.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
 const TOKEN: HeaderName = HeaderName::from_static("x-board-token");
@@ -83,14 +83,14 @@ async fn accept(listener: TcpListener, board: Arc<Board>) -> Result<Infallible, 
     let places = Places::new(CONNECTIONS);
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            // Too many open files, for example: others close theirs.
+            // Too many open files, for example: other connections will close.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
         let board = board.clone();
         places.start(|place| async move {
             let service = service_fn(|request| answer(&board, &place, request));
-            // A browser that leaves in the middle is no error of ours.
+            // A browser that disconnects in the middle of a response is not an error.
             let _ended = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEADER_TIMEOUT)

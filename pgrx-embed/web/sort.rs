@@ -1,6 +1,6 @@
-//! The order of the list of queues: a fixed choice, so that nothing of a request becomes SQL.
+//! The order of the list of queues: a fixed choice, so no part of a request becomes SQL.
 
-/// Column that the page names, and the expression of the list that it stands for.
+/// Column names of the page, and the list's expression for each.
 const COLUMNS: [(&str, &str); 9] = [
     ("queue", "name"),
     ("ready", "ready"),
@@ -13,7 +13,7 @@ const COLUMNS: [(&str, &str); 9] = [
     ("consumers", "consumers"),
 ];
 
-/// Returns the ORDER BY of `queue`, `-ready` (the greatest first), …; by name if there is no such column.
+/// Returns the ORDER BY of `queue`, `-ready` (greatest first), and so on. An unknown column sorts by name.
 pub fn order_by(sort: &str) -> String {
     let (column, direction) = match sort.strip_prefix('-') {
         Some(column) => (column, "DESC"),

@@ -1,4 +1,4 @@
-//! Viewers: each connects as its own role for each look, and keeps the sections that were last read.
+//! Viewers: each connects as its own role for each request, and caches the sections that it read last.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,23 +15,24 @@ use crate::login::Credentials;
 use crate::query::Query;
 use crate::sections::{Section, sections};
 
-/// A section that took the server some time is not read again before this many times as long: a viewer costs it at most
-/// about a tenth of a core.
+/// A section is not read again for this many times its duration, so a viewer costs the server at most about a tenth of
+/// a core.
 const REST: u32 = 10;
 
-/// A viewer that has not asked for this time is forgotten, and logs in anew.
+/// A viewer without requests for this time is forgotten, and has to log in again.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// After this time the login of a viewer is examined anew: whether the server still asks for its password.
+/// After this time a viewer's login is checked again: the server must still ask for the password.
 const LIFETIME: Duration = Duration::from_secs(600);
 
-/// After a failure to connect the same answer is given for this time.
+/// After a failed connection, the failure is returned without another attempt for this time.
 const RETRY: Duration = Duration::from_millis(900);
 
-/// Viewers logged in at a time; more are refused.
+/// Maximum number of logged-in viewers. Further logins are refused.
 const MAX_VIEWERS: usize = 64;
 
-/// Logins tried at a time, and how long one that fails holds its place: bounds how fast passwords can be guessed.
+/// Concurrent login attempts, and the time that a failed attempt keeps its slot. Together they limit the rate of
+/// password guesses.
 const LOGINS_AT_A_TIME: usize = 4;
 const LOGIN_PENALTY: Duration = Duration::from_secs(1);
 
@@ -40,7 +41,7 @@ pub struct Viewer {
     known: Mutex<Known>,
 }
 
-/// The state of a viewer. It is locked during a look, so that a viewer has one connection for looks.
+/// The state of a viewer. Its lock is held during a read, so a viewer reads over one connection at a time.
 struct Known {
     failed: Option<(Instant, Failure)>,
     used: Instant,
@@ -48,7 +49,7 @@ struct Known {
     read: HashMap<(String, Vec<String>), Read>,
 }
 
-/// A section as it was read.
+/// A section with its last value.
 struct Read {
     value: String,
     at: Instant,
@@ -62,7 +63,7 @@ impl Viewer {
         Arc::new(Viewer { credentials, known: Mutex::new(known) })
     }
 
-    /// Returns the sections that `query` asks for, as one JSON object. Connects if one of them has to be read.
+    /// Returns the requested sections as one JSON object. Connects if a section has to be read.
     pub async fn look(&self, database: &Database, query: &Query) -> Result<String, Failure> {
         let mut known = self.known.lock().await;
         known.used = Instant::now();
@@ -87,7 +88,7 @@ impl Viewer {
         Ok(json::object(&members))
     }
 
-    /// Acts in a connection of its own, so that a lock that an action waits for holds up no look.
+    /// Acts over a separate connection, so that an action waiting for a lock delays no read.
     pub async fn act(
         &self,
         database: &Database,
@@ -138,7 +139,8 @@ impl Known {
         let begun = Instant::now();
         let value = match session.look(&asked.0, &asked.1).await {
             Ok(value) => value.unwrap_or_else(|| "null".into()),
-            // Without what the first section tells there is nothing to show; what is wrong with another stands in its place.
+            // Without the section "server" there is nothing to show. A failure of another section is shown in that
+            // section.
             Err(failure) if name == "server" || session.is_closed() => {
                 return Err(Failure { status: StatusCode::SERVICE_UNAVAILABLE, ..failure });
             }
@@ -197,14 +199,14 @@ impl Viewers {
         Ok(logged_in.entry(credentials).or_insert(viewer).clone())
     }
 
-    /// Makes the next request of a viewer log in again, as after its password was changed.
+    /// Makes a viewer's next request log in again, for example after a change of the password.
     pub async fn log_out(&self, viewer: &Viewer) {
         if let Some(credentials) = &viewer.credentials {
             self.logged_in.lock().await.remove(credentials);
         }
     }
 
-    /// Forgets viewers that ask for nothing any more, with their passwords.
+    /// Forgets idle viewers, with their passwords.
     pub async fn forget_idle(&self) {
         let viewers: Vec<_> = self.logged_in.lock().await.values().cloned().collect();
         for viewer in viewers {

@@ -1,4 +1,4 @@
-//! Two builds compared by what becomes of their rates as consumers grow.
+//! Compares two builds by the change of their rates as consumers grow.
 
 use super::cell::Cell;
 use super::kind::Kind;
@@ -10,7 +10,7 @@ use crate::options::{Options, Server};
 use crate::report::{Section, row};
 use crate::{Result, watchdog};
 
-/// Of one build, one value a pair.
+/// The results of one build, one value for each pair.
 #[derive(Default)]
 struct Side {
     rates: Sample,
@@ -101,7 +101,7 @@ fn of_kind(
     Ok(cells.collect())
 }
 
-/// Reads what `Cell::measure` has printed.
+/// Parses the output of `Cell::measure`.
 fn measured(text: &str) -> Result<(f64, f64)> {
     let (rate, p99) = text.split_once(' ').ok_or(format!("a round says {text}"))?;
     Ok((rate.parse()?, p99.parse()?))

@@ -1,4 +1,4 @@
-//! What a child of a comparison measures: one kind, by one number of clients.
+//! The measurement of one child in a comparison: one kind, with one number of clients.
 
 use super::kind::Kind;
 use super::round::Round;
@@ -12,7 +12,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// The one that is meant where only one of each is named.
+    /// Returns the cell if the selection names exactly one of each.
     pub fn of(selection: &Selection) -> Option<Cell> {
         let Selection { kinds, clients, commits } = selection;
         let ([kind], [clients], [commit]) = (&kinds[..], &clients[..], &commits[..]) else {
@@ -22,7 +22,7 @@ impl Cell {
         Some(Cell { kind: *kind, round })
     }
 
-    /// A child of `compare`: prints the rate and the 99th percentile of a take in microseconds.
+    /// Runs as a child of `compare`. Returns the rate and the 99th percentile of a take in microseconds.
     pub fn measure(&self, effort: &Effort) -> Result<String> {
         let mut peer = peer::of_variant(self.kind.way.contender(), self.kind.group.variant)?;
         self.round.fill(&mut *peer, effort)?;

@@ -1,8 +1,8 @@
-//! What a crowd of consumers does: the kinds of work, each with a name for the command line.
+//! The kinds of work for a crowd of consumers, each with a name for the command line.
 
 use crate::peer::{DONE, NEXT, ROWS, Variant, Work};
 
-/// How ours acks a task and takes the next.
+/// How xqueue's contenders ack a task and take the next.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Way {
     Calls,
@@ -32,14 +32,14 @@ pub struct Kind {
     pub way: Way,
 }
 
-/// What is compared with each other: the same work of the same kind of queue.
+/// Contenders are compared within a group: the same work on the same variant of a queue.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Group {
     pub variant: Variant,
     pub work: Work,
 }
 
-/// More sub-queues than consumers, so that these never run short of free ones.
+/// More sub-queues than consumers, so that there always is a free one.
 const SUB_QUEUES: u32 = 1000;
 /// Names for the command line, and for headings.
 const VARIANTS: [(&str, &str, Variant); 4] = [
@@ -50,9 +50,9 @@ const VARIANTS: [(&str, &str, Variant); 4] = [
 ];
 /// Tasks for each second of a round that begins with a backlog: more than any contender can take.
 const MOST_PER_SECOND: u32 = 60_000;
-/// Ready tasks besides those of the lifecycles, so that no take finds all of them locked.
+/// Ready tasks in addition to the lifecycles' tasks, so that no take finds all of them locked.
 const SOME: u32 = 1000;
-/// The same of each sub-queue or tube.
+/// Ready tasks in each sub-queue or tube, in addition to the lifecycles' tasks.
 const SOME_OF_EACH: u32 = 10;
 
 impl Group {
@@ -82,7 +82,7 @@ impl Group {
         named.unwrap_or(VARIANTS[0])
     }
 
-    /// Batches are for few consumers.
+    /// Batches are only measured with the fewest clients.
     pub fn clients(self, clients: &[u32]) -> &[u32] {
         match self.work {
             Work::TakeAndAckMany => &clients[..clients.len().min(1)],
@@ -90,7 +90,7 @@ impl Group {
         }
     }
 
-    /// Ready tasks at the start of a round: all, and how many `Peer::fill` is told.
+    /// Returns the number of ready tasks at the start of a round, and the number to pass to `Peer::fill`.
     pub fn stock(self, seconds: u32, backlog: u32) -> (u32, u32) {
         let parts = self.variant.parts();
         let wanted = match self.work {
@@ -127,7 +127,7 @@ impl Kind {
         }
     }
 
-    /// The kind of this name, or all of a variant.
+    /// Returns the kind of this name, or all kinds of a variant.
     pub fn named(name: &str) -> Vec<Kind> {
         let of_name = |kind: &Kind| kind.name() == name;
         let of_variant = |kind: &Kind| !name.is_empty() && kind.group.variant_named().0 == name;
@@ -135,7 +135,7 @@ impl Kind {
     }
 }
 
-/// The groups of some kinds, each with the ways that are wanted of it.
+/// Groups the kinds. Each group comes with its selected ways.
 pub fn groups(kinds: &[Kind]) -> Vec<(Group, Vec<Way>)> {
     let mut groups: Vec<(Group, Vec<Way>)> = Vec::new();
     for kind in kinds {

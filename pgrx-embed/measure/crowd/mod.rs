@@ -1,4 +1,4 @@
-//! How a queue's rate holds as its consumers grow.
+//! How a queue's rate scales with the number of its consumers.
 
 mod against;
 pub mod cell;
@@ -25,7 +25,7 @@ use crate::plot::Plot;
 use crate::race::COMMITS;
 use crate::report::Section;
 
-/// Ways to call xqueue that differ from these in what they return, not in what they do.
+/// Ways to call xqueue that differ from the measured ones only in what they return.
 const LEFT_OUT: [&str; 2] = ["xqueue-jsonb", "xqueue-insert"];
 const NOTE: &str = "Medians of {rounds} rounds of {seconds} s, after a second and one more for each 40 clients in which they warm up; in \
     each all numbers of clients and all contenders are measured in turn. \
@@ -68,7 +68,7 @@ pub fn measure(effort: &Effort, peers: &mut Peers) -> Result<Section> {
     })
 }
 
-/// Contenders for a queue that has more than a plain one, of those that compete at all.
+/// Returns the contenders for a variant, limited to contenders that still compete.
 fn of_variant(variant: Variant, peers: &mut Peers) -> Result<Option<Peers>> {
     if variant == Variant::Plain {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What was measured of a crowd, as tables and plots.
+//! Tables and plots of a crowd's results.
 
 use super::kind::Group;
 use super::waits::Waits;
@@ -10,23 +10,22 @@ use crate::report::Table;
 
 const WAITS: usize = 5;
 
-/// Of a contender with a number of clients.
+/// The results of a contender with one number of clients.
 #[derive(Default)]
 pub struct Cell {
     pub rates: Sample,
-    /// Of all rounds.
+    /// Over all rounds.
     pub takes: Sample,
-    /// Bytes of WAL for each task, without full pages, and of these.
+    /// Bytes of WAL for each task: without full page images, and of full page images.
     pub wal: Sample,
     pub full_pages: Sample,
     pub waits: Waits,
 }
 
 impl Cell {
-    /// Adds a round.
     pub fn add(&mut self, timed: Timed, waits: Waits, written: Written) {
         self.rates.add(timed.per_second);
-        // Without a backend of its own it is no queue in this server.
+        // A contender without backends is no queue in this server.
         if !waits.is_empty() {
             let full_pages = written.full_pages.unwrap_or(0.0);
             let tasks = timed.tasks;
@@ -38,12 +37,12 @@ impl Cell {
     }
 }
 
-/// Of a group with one way to commit.
+/// The results of a group with one synchronous_commit setting.
 pub struct Results {
     pub group: Group,
     pub commit: &'static str,
     pub clients: Vec<u32>,
-    /// A contender, and its cells by the number of clients.
+    /// Contenders, with one cell for each number of clients.
     contenders: Vec<(String, Vec<Cell>)>,
 }
 
@@ -52,7 +51,7 @@ impl Results {
         Results { group, commit, clients, contenders: Vec::new() }
     }
 
-    /// The cell of a contender and the number of clients at this place.
+    /// Returns the cell of a contender and of the number of clients at this index.
     pub fn cell(&mut self, contender: &str, place: usize) -> &mut Cell {
         let known = self.contenders.iter().position(|(name, _)| name == contender);
         let row = known.unwrap_or_else(|| {
@@ -67,7 +66,7 @@ impl Results {
         format!("{}, synchronous_commit {}", self.group.title(), self.commit)
     }
 
-    /// From the fewest clients to the most, a line for each contender.
+    /// Returns one line for each contender, from the fewest clients to the most.
     pub fn summary(&self) -> Vec<Vec<String>> {
         let line = |(name, cells): &(String, Vec<Cell>)| {
             let (fewest, most) = (cells.first()?, cells.last()?);
@@ -148,7 +147,7 @@ fn milliseconds(microseconds: f64) -> String {
     format!("{:.2} ms", microseconds / 1000.0)
 }
 
-/// Nothing, where none was measured.
+/// Formats bytes. Returns an empty string if they were not measured.
 fn bytes(bytes: f64) -> String {
     if bytes.is_nan() { String::new() } else { format!("{bytes:.0}") }
 }

@@ -15,7 +15,7 @@ pub struct Round {
 }
 
 impl Round {
-    /// Fills the contender's queue, outside of what is timed.
+    /// Fills the contender's queue before the timed part.
     pub fn fill(&self, peer: &mut dyn Peer, effort: &Effort) -> Result<()> {
         let (title, clients, commit) = (self.group.title(), self.clients, self.commit);
         watchdog::enter(format!("{title}, {}, {clients} clients, commit {commit}", peer.name()));
@@ -26,7 +26,7 @@ impl Round {
     pub fn run(&self, peer: &mut dyn Peer, effort: &Effort) -> Result<Option<Timed>> {
         let (stock, _) = self.stock(effort);
         let length = match self.group.work {
-            // Some are left, so that no consumer finds an empty queue.
+            // Leaves some tasks, so that no consumer finds an empty queue.
             Work::TakeAndAckMany => Length::Calls(stock * 9 / 10 / MANY / self.clients),
             _ => Length::Seconds(effort.seconds),
         };

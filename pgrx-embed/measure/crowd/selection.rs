@@ -1,4 +1,4 @@
-//! What is measured of a crowd.
+//! The selected kinds, numbers of clients and settings of a crowd.
 
 use super::kind::Kind;
 use crate::peer::Variant;
@@ -6,7 +6,7 @@ use crate::peer::Variant;
 pub const CASE: &str = "crowd";
 const CLIENTS: [u32; 4] = [4, 16, 48, 200];
 
-/// Where nothing is named, all.
+/// An empty list selects everything.
 #[derive(Clone)]
 pub struct Selection {
     pub kinds: Vec<Kind>,

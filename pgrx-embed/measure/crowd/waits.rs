@@ -1,4 +1,4 @@
-//! What the backends of a contender wait for, looked at again and again while it runs.
+//! Wait events of a contender's backends, sampled repeatedly while it runs.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -12,12 +12,12 @@ const LOOK: &str = "
     FROM pg_stat_activity WHERE application_name = 'pgbench' AND state = 'active' GROUP BY 1";
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
-/// How often a backend that was at work was seen to wait for what.
+/// The number of samples of each wait event, over all active backends.
 #[derive(Default)]
 pub struct Waits(BTreeMap<String, u64>);
 
 impl Waits {
-    /// Looks while something is done.
+    /// Samples while `what` runs.
     pub fn during<T>(&mut self, what: impl FnOnce() -> Result<T>) -> Result<T> {
         thread::scope(|scope| {
             let (over, is_over) = mpsc::channel::<()>();
@@ -43,7 +43,7 @@ impl Waits {
         self.0.is_empty()
     }
 
-    /// The most frequent ones, with their shares.
+    /// Returns the most frequent wait events with their shares.
     pub fn most_frequent(&self, count: usize) -> String {
         let mut events: Vec<_> = self.0.iter().collect();
         events.sort_by_key(|(_, count)| std::cmp::Reverse(**count));

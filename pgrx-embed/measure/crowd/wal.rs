@@ -1,4 +1,4 @@
-//! How much WAL a work writes, and how much of that is full pages, written after a checkpoint.
+//! The WAL volume of a work, and the part of it in full page images after a checkpoint.
 
 use postgres::Client;
 
@@ -7,17 +7,17 @@ use crate::{Result, database};
 const FULL_PAGES: &str = "
     SELECT coalesce(sum(fpi_size), 0)::float8
     FROM measure.pg_get_wal_stats($1::text::pg_lsn, pg_current_wal_flush_lsn())";
-/// Commits asynchronously, what is looked at would not be flushed yet.
+/// Flushes the WAL, because the WAL of asynchronous commits can still be unflushed.
 const FLUSH: &str = "SELECT pg_logical_emit_message(true, 'measure', '')";
 const INSTALL: &str = "CREATE EXTENSION IF NOT EXISTS pg_walinspect SCHEMA measure";
 
 pub struct Wal {
     db: Client,
-    /// Whether the server has the means to tell full pages from the rest.
+    /// True if the server has pg_walinspect, which counts full page images.
     tells_full_pages: bool,
 }
 
-/// Bytes.
+/// In bytes.
 pub struct Written {
     pub all: f64,
     pub full_pages: Option<f64>,
@@ -34,7 +34,7 @@ impl Wal {
         Ok(Wal { db, tells_full_pages })
     }
 
-    /// What is written meanwhile, by this or by others.
+    /// Returns the WAL written by all processes while `what` runs.
     pub fn during<T>(&mut self, what: impl FnOnce() -> Result<T>) -> Result<(T, Written)> {
         let here = "SELECT pg_current_wal_insert_lsn()::text";
         let begin: String = self.db.query_one(here, &[])?.get(0);

@@ -1,4 +1,4 @@
-//! Connections that wait for tasks, in one thread for all of them, and how they die.
+//! Connections that wait for tasks, all served by one thread, and ways to kill them.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
@@ -14,11 +14,11 @@ use crate::Result;
 use crate::database::{self, Address};
 
 const TAKE: &str = "SELECT (task->>'id')::bigint FROM xqueue.take('woken', '1 h') task";
-/// What is acked is kept by the same commit.
+/// The commit of the ack also records the task.
 const ACK: &str = "
     INSERT INTO acked SELECT $1 FROM xqueue.ack('woken', $1::bigint)";
 
-/// A connection has a task in hand.
+/// A task that a connection has just taken.
 pub struct Taken {
     pub task: i64,
     pub at: Instant,
@@ -27,7 +27,7 @@ pub struct Taken {
 pub struct Connections {
     pub taken: Receiver<Taken>,
     waiting: Vec<Connection>,
-    /// The thread of all, which ends when the sender is dropped.
+    /// The thread of all connections, which ends when the sender is dropped.
     runtime: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
@@ -43,7 +43,7 @@ impl Connections {
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
         let thread = thread::spawn(move || {
-            // Until the other side is dropped.
+            // Runs until the sender is dropped.
             drop(runtime.block_on(stopped));
         });
         let (sender, taken) = mpsc::channel();
@@ -52,7 +52,7 @@ impl Connections {
         let Address { host, port, user } = database::address()?;
         let mut config = Config::new();
         config.host(&host).port(port).user(&user).dbname(database);
-        // What a flush takes is not what is measured.
+        // Flushes are not part of the measurement.
         config.options("-c synchronous_commit=off");
         for _ in 0..count {
             connections.waiting.push(Connection::open(&handle, &config, sender.clone())?);
@@ -64,7 +64,7 @@ impl Connections {
         self.waiting.len()
     }
 
-    /// Ends half of them: every other one closes its socket without a word, the others' backends are terminated.
+    /// Ends half of the connections: some close their sockets silently, and the backends of the others are terminated.
     pub fn kill_half(&mut self, db: &mut Client) -> Result<()> {
         let half = self.waiting.split_off(self.waiting.len() / 2);
         for (place, connection) in half.into_iter().enumerate() {
@@ -83,7 +83,7 @@ impl Drop for Connections {
     fn drop(&mut self) {
         if let Some((stop, thread)) = self.runtime.take() {
             drop(stop);
-            // A panic there has been told.
+            // A panic there has been reported already.
             drop(thread.join());
         }
     }
@@ -95,7 +95,7 @@ impl Connection {
         let opened = handle.block_on(async move {
             let (client, connection) = config.connect(NoTls).await?;
             let socket = task::spawn(async move {
-                // A connection that is killed ends in an error.
+                // A killed connection ends with an error.
                 drop(connection.await);
             });
             let pid = client.query_one("SELECT pg_backend_pid()", &[]).await?;

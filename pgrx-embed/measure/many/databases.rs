@@ -1,4 +1,4 @@
-//! More databases than places for workers: how late delayed tasks are, and those of sessions that die.
+//! More databases than worker slots: lateness of delayed tasks, and of tasks of dead sessions.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
@@ -12,13 +12,14 @@ use crate::report::{Section, row};
 use crate::{Result, watchdog};
 
 pub const CASE: &str = "many-databases";
-/// When a task's row got its present state is told by the commit that wrote it: triggers would need job workers.
+/// The commit timestamp of a row version shows when its task got its present state. Triggers would require job workers.
 const QUEUES: &str = r#"
     SELECT xqueue.create('delayed', '{"features": {"delayed": true}}');
     ALTER TABLE delayed ADD due timestamptz;
     SELECT xqueue.create('held');
     SELECT xqueue.put('held', '{}');"#;
-/// Spread over a time, each database's a little later than those of the one before; and one more in all at the same time.
+/// The tasks of a database are spread over time, a little later than those of the previous database. One more task is
+/// due in all databases at the same time.
 const PUT: &str = "
     INSERT INTO delayed (due, runat)
     SELECT due, due
@@ -33,10 +34,10 @@ const GIVEN_BACK: &str = "
     SELECT extract(epoch FROM pg_xact_commit_timestamp(xmin) - $1::timestamptz)::float8 * 1e6
     FROM held WHERE status = 'R'";
 const TASKS: u32 = 10;
-/// Between two tasks of a database.
+/// Seconds between two tasks of a database.
 const STEP: f64 = 3.0;
 const HEAD_START: Duration = Duration::from_secs(10);
-/// After this a task is lost, not late.
+/// A task that takes longer counts as lost.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(250);
 const BETWEEN_DEATHS: Duration = Duration::from_millis(20);
@@ -119,7 +120,7 @@ fn deaths(databases: &[Scratch], clients: &mut [Client]) -> Result<Vec<String>> 
     Ok(row("a dead session's task is ready", cells))
 }
 
-/// Waits until there are none in any database, or patience is at an end: then how many there still are.
+/// Waits until no task is left in any database, or until `patience`. Returns the number of tasks left.
 fn until_none(
     clients: &mut [Client],
     patience: Instant,

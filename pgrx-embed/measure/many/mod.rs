@@ -1,4 +1,4 @@
-//! Many of what a server has one or few of: queues, databases, connections that wait.
+//! Large numbers of queues, databases and waiting connections in one server.
 
 mod connections;
 pub mod databases;
@@ -7,6 +7,6 @@ pub mod restart;
 mod server;
 pub mod waiters;
 
-/// On the command line, in place of all of these cases.
+/// Names all of these cases on the command line.
 pub const ALL: &str = "many";
 pub const CASES: [&str; 4] = [queues::CASE, restart::CASE, databases::CASE, waiters::CASE];

@@ -1,4 +1,4 @@
-//! Many queues in one database: what the views take, and what they cost in memory.
+//! Many queues in one database: the time of the views, and the memory.
 
 use std::fs;
 
@@ -12,11 +12,11 @@ use crate::{Result, watchdog};
 
 pub const CASE: &str = "many-queues";
 const DATABASE: &str = "measure_many_queues";
-/// Queues in a transaction: each takes some locks.
+/// Queues created in one transaction: each takes some locks.
 const AT_A_TIME: u32 = 50;
-/// Slots besides those of the case.
+/// Additional slots, not used by the case.
 const SPARE: u32 = 16;
-/// Slots by which two sizes of the shared memory differ.
+/// The difference, in slots, between two sizes of shared memory.
 const DIFFERENCE: u32 = 1000;
 const SHARED: &str = "
     SELECT sum(allocated_size)::float8 FROM pg_shmem_allocations WHERE name LIKE 'xqueue%'";
@@ -93,7 +93,7 @@ fn of_database(scratch: &Scratch, queues: u32) -> Result<Vec<Vec<String>>> {
     Ok(rows)
 }
 
-/// Makes the queues q_1, q_2 and so on.
+/// Creates the queues q_1, q_2 and so on.
 pub fn create(db: &mut Client, queues: u32, options: &str) -> Result<()> {
     for first in (1..=queues).step_by(AT_A_TIME as usize) {
         let last = queues.min(first + AT_A_TIME - 1);
@@ -111,7 +111,7 @@ fn use_queue(db: &mut Client, queue: u32) -> Result<()> {
     Ok(db.batch_execute(&format!("SELECT xqueue.ack('q_{queue}', {task}::bigint)"))?)
 }
 
-/// Of a backend, in bytes.
+/// The memory of a backend, in bytes.
 struct Memory {
     contexts: f64,
     anonymous: f64,
@@ -129,7 +129,7 @@ fn anonymous_memory(pid: i32) -> Result<f64> {
     Ok(anonymous(&status).ok_or("/proc does not tell the memory of a process")?)
 }
 
-/// Reads it from a process's status, in bytes.
+/// Parses a process's status, and returns bytes.
 fn anonymous(status: &str) -> Option<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
     Some(line.trim().strip_suffix(" kB")?.parse::<f64>().ok()? * 1024.0)

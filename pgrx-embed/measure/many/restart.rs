@@ -1,4 +1,4 @@
-//! How soon many queues are as before after a restart: counted, and open to puts that are under a capacity.
+//! The time after a restart until many queues are counted, and accept puts under a capacity.
 
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ pub const CASE: &str = "many-restart";
 const DATABASE: &str = "measure_many_restart";
 const OPTIONS: &str = r#"{"features": {"capacity": 1000}}"#;
 const TASKS: u32 = 10;
-/// Producers, of which each puts a task in each of its share of the queues.
+/// Number of producers. Each puts one task into each queue of its share.
 const PRODUCERS: u32 = 40;
 const SPARE: u32 = 16;
 const NOT_COUNTED: SqlState = SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE;
@@ -89,7 +89,7 @@ fn until_exact(scratch: &Scratch, queues: u32, begin: Instant) -> Result<Duratio
     Ok(begin.elapsed())
 }
 
-/// When each put returned.
+/// Returns the time at which each put returned.
 fn puts(scratch: &Scratch, queues: u32, begin: Instant) -> Result<Sample> {
     let mut all = Sample::default();
     thread::scope(|scope| {
@@ -114,7 +114,7 @@ fn produce(scratch: &Scratch, queues: impl Iterator<Item = u32>, begin: Instant)
     for queue in queues {
         let put = format!("SELECT xqueue.put('q_{queue}', '{{}}')");
         while let Err(error) = db.batch_execute(&put) {
-            // It waits for a while for the tasks to be counted, and then says so.
+            // The put waits some time for the count of the tasks, then fails with this error.
             if error.code() != Some(&NOT_COUNTED) || begin.elapsed() > PATIENCE {
                 return Err(error.into());
             }

@@ -1,4 +1,4 @@
-//! The server itself: with other settings, stopped, killed and started again.
+//! Controls the server: other settings, stop, kill, start.
 
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -11,14 +11,14 @@ use crate::{Result, database};
 
 const LOOK: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Not one of those that are measured.
+/// A database that is not measured.
 const MAINTENANCE: &str = "postgres";
 
-/// What `pg_ctl` does at a stop.
+/// The mode of a stop by `pg_ctl`.
 #[derive(Clone, Copy)]
 pub enum Stop {
     Fast,
-    /// As a crash.
+    /// Like a crash.
     Immediate,
 }
 
@@ -42,7 +42,7 @@ impl Server {
         Ok(Server { pg_ctl })
     }
 
-    /// Does something with these settings, which need a restart, and goes back to the server's own.
+    /// Runs `what` with these settings, which need a restart, and then restores the server's own.
     pub fn with_settings<T>(
         &self,
         settings: &[(&str, u32)],
@@ -54,7 +54,7 @@ impl Server {
         outcome
     }
 
-    /// Restarts the server with its own settings but for these.
+    /// Restarts the server with its own settings, except these.
     pub fn configure(&self, settings: &[(&str, u32)]) -> Result<()> {
         let mut db = connect(MAINTENANCE)?;
         db.batch_execute("ALTER SYSTEM RESET ALL")?;
@@ -65,7 +65,7 @@ impl Server {
         self.restart(Stop::Fast).map(drop)
     }
 
-    /// Returns when the server took connections again, and how long after its start.
+    /// Returns the instant at which the server accepted connections again, and the time since its start.
     pub fn restart(&self, stop: Stop) -> Result<(Instant, Duration)> {
         self.call(&format!("-m {} -w stop", stop.name()))?;
         let begin = Instant::now();
@@ -82,7 +82,7 @@ impl Server {
 
     fn call(&self, arguments: &str) -> Result<()> {
         let command = format!("{} {arguments}", self.pg_ctl);
-        // The server that it starts must not keep our output open.
+        // The started server must not keep our output open.
         let status = Command::new("sh").args(["-c", &command]).stdout(Stdio::null()).status()?;
         if status.success() { Ok(()) } else { Err(format!("{command}: {status}").into()) }
     }
@@ -118,7 +118,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left is removed before the next use.
+        // A leftover database is removed before the next use.
         drop(self.remove());
     }
 }

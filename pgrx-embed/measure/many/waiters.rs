@@ -1,4 +1,4 @@
-//! Many connections that wait for a task: how soon one of them is woken, and whether a task is lost when half of them die.
+//! Many connections wait for a task: how soon is one woken, and is a task lost when half of them die?
 
 use std::collections::HashMap;
 use std::thread::sleep;
@@ -18,11 +18,11 @@ const DATABASE: &str = "measure_many_waiters";
 const TABLES: &str =
     "SET synchronous_commit = off; SELECT xqueue.create('woken'); CREATE TABLE acked (id bigint);";
 const PUT: &str = "SELECT (task->>'id')::bigint FROM xqueue.put('woken', '{}') task";
-/// Connections besides those that wait.
+/// Connections in addition to the waiting ones.
 const OTHERS: u32 = 50;
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(5);
-/// Before each put, in which those that have just acked fall asleep again.
+/// Pause before each put, in which connections that have just acked fall asleep again.
 const LULL: Duration = Duration::from_millis(2);
 const LEFT: &str = "
     SELECT (SELECT count(*) FROM woken), count(*), count(DISTINCT id) FROM acked";
@@ -60,7 +60,7 @@ struct Crowd {
     connections: Connections,
     db: Client,
     killer: Client,
-    /// When the put of a task was sent, until it is taken.
+    /// When the COMMIT of each task's put was sent. Entries go when the task is taken.
     sent: HashMap<i64, Instant>,
     put: i64,
 }
@@ -74,7 +74,7 @@ impl Crowd {
         Ok(Crowd { connections, db, killer: scratch.connect()?, sent: HashMap::new(), put: 0 })
     }
 
-    /// One task after the other, each while all wait.
+    /// Puts tasks one after the other, each while all connections wait.
     fn wakes(&mut self, name: &str, count: usize) -> Result<Vec<String>> {
         watchdog::enter(name);
         let mut times = Sample::default();
@@ -91,7 +91,7 @@ impl Crowd {
         watchdog::enter(name);
         let mut times = Sample::default();
         self.until_all_wait()?;
-        // A quarter of the puts come before the deaths, so that tasks are in the hands of some that die.
+        // A quarter of the puts come before the deaths, so that some of the dying connections hold tasks.
         for _ in 0..count / 4 {
             self.put()?;
         }
@@ -99,7 +99,7 @@ impl Crowd {
         for _ in count / 4..count {
             self.put()?;
         }
-        // Those that died may have taken some, and told of none.
+        // Dead connections can have taken tasks without reporting them.
         self.until_none_is_left()?;
         self.take_in(&mut times, 0)?;
         Ok(row(name, times.cells()))
@@ -116,7 +116,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// Waits for this number of tasks to be taken, and takes in what else is known.
+    /// Waits until `least` tasks are taken, and records these and all others reported so far.
     fn take_in(&mut self, times: &mut Sample, least: usize) -> Result<()> {
         let mut taken = Vec::new();
         for _ in 0..least {

@@ -1,4 +1,4 @@
-//! beanstalkd, with its log on disk, by its text protocol.
+//! beanstalkd, with its log on disk, through its text protocol.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -9,7 +9,7 @@ use super::crew::{self, Client, Server};
 use super::{Load, Peer, Timed, Work, version_in};
 use crate::Result;
 
-/// Priority 0, no delay, a minute to run.
+/// Priority 0, no delay, one minute to run.
 const PUT: &str = "put 0 0 60 8\r\n{\"n\": 1}\r\n";
 const RESERVE: &str = "reserve-with-timeout 0\r\n";
 
@@ -41,7 +41,7 @@ impl Peer for Beanstalkd {
     fn fill(&mut self, tasks: u32, commit: &'static str) -> Result<()> {
         self.server = None;
         let binary = self.folder.join("usr/bin/beanstalkd");
-        // Milliseconds between its flushes; 50 is its default.
+        // Milliseconds between flushes; 50 is beanstalkd's default.
         let flush = if commit == "on" { "-f0" } else { "-f50" };
         let server = Server::start(&self.folder, |data, socket| {
             let mut command = Command::new(&binary);
@@ -75,7 +75,7 @@ impl Connection {
         Ok(Connection { stream, answers })
     }
 
-    /// Sends a command. Error: its answer does not begin with the word for success.
+    /// Sends a command. Fails if the answer does not begin with the word for success.
     fn ask(&mut self, command: &str, success: &str) -> Result<()> {
         self.stream.write_all(command.as_bytes())?;
         let answer = self.line()?;

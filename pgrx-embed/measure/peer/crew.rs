@@ -1,4 +1,4 @@
-//! Clients of a queue outside PostgreSQL: a thread each, which work until the time is over.
+//! Clients of a queue outside PostgreSQL: one thread each, until the time ends.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A client's connection.
 pub trait Client {
     fn put(&mut self) -> Result<()>;
-    /// None where nothing is left.
+    /// Returns None if no task is left.
     fn take(&mut self) -> Result<Option<u64>>;
     fn ack(&mut self, task: u64) -> Result<()>;
 
@@ -33,7 +33,7 @@ pub trait Client {
     }
 }
 
-/// What all clients do together.
+/// Runs the work with all clients.
 pub fn work<C: Client>(
     connect: impl Fn() -> Result<C> + Sync,
     work: Work,
@@ -80,7 +80,7 @@ fn one<C: Client>(
     Ok((tasks, begin.elapsed(), takes))
 }
 
-/// Does it once and returns how many tasks that was, or None where nothing is left to take.
+/// Does the work once, and returns its number of tasks, or None if no task is left to take.
 fn step(client: &mut impl Client, work: Work, takes: &mut Sample) -> Result<Option<u32>> {
     match work {
         Work::Put => client.put()?,
@@ -107,14 +107,14 @@ fn step(client: &mut impl Client, work: Work, takes: &mut Sample) -> Result<Opti
     Ok(Some(1))
 }
 
-/// A server with data of its own, new each time.
+/// A server with its own data, new each time.
 pub struct Server {
     child: Child,
     pub socket: PathBuf,
 }
 
 impl Server {
-    /// Starts what `command` makes of the folder and the socket, and waits until it can be reached.
+    /// Starts the command for the folder and the socket, and waits until the socket accepts connections.
     pub fn start(folder: &Path, command: impl Fn(&Path, &Path) -> Command) -> Result<Server> {
         let data = folder.join("data");
         if data.exists() {
@@ -143,7 +143,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already, which is what is wanted.
+        // It can have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }

@@ -1,4 +1,4 @@
-//! Contenders: ours, SQL written by hand, and the queues that were asked for.
+//! Contenders: xqueue, SQL written by hand, and the requested other queues.
 
 mod beanstalkd;
 mod crew;
@@ -23,24 +23,24 @@ pub const HAND: &str = "hand-written";
 pub const ROWS: &str = "xqueue-rows";
 pub const DONE: &str = "xqueue-done";
 pub const NEXT: &str = "xqueue-next";
-/// How many tasks a batch has.
+/// Tasks in a batch.
 pub const MANY: u32 = 100;
 
-/// What is done, again and again, by each client.
+/// The work that each client repeats.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Work {
     Put,
     /// put, take, ack
     Lifecycle,
-    /// Of tasks that are there.
+    /// Takes and acks existing tasks.
     TakeAndAck,
-    /// `MANY` tasks at once.
+    /// `MANY` tasks in one call.
     PutMany,
     TakeAndAckMany,
 }
 
 impl Work {
-    /// How many tasks it does at a time.
+    /// Returns the number of tasks in one repetition.
     pub fn tasks(self) -> u32 {
         match self {
             Work::PutMany | Work::TakeAndAckMany => MANY,
@@ -49,29 +49,29 @@ impl Work {
     }
 }
 
-/// How a work is done.
+/// The conditions of a work.
 pub struct Load {
     pub clients: u32,
-    /// synchronous_commit, or what the peer has in its place.
+    /// synchronous_commit, or the peer's equivalent.
     pub commit: &'static str,
     pub length: Length,
 }
 
-/// What producers, consumers and those who watch do at the same time.
+/// Statements of producers, consumers and observers that run concurrently.
 pub struct Apart {
     /// Scripts for pgbench.
     pub put: String,
     pub consume: String,
-    /// A statement: how many tasks there are that are not done.
+    /// A statement that counts the tasks that are not done.
     pub count: String,
 }
 
 pub struct Timed {
-    /// Tasks.
+    /// In tasks.
     pub per_second: f64,
-    /// Each, with its commit.
+    /// The latency of each take, including its commit.
     pub takes: Sample,
-    /// Tasks, with those of the warm-up.
+    /// Tasks, including the warm-up.
     pub tasks: f64,
 }
 
@@ -80,33 +80,33 @@ pub trait Peer {
 
     fn version(&self) -> &str;
 
-    /// Whether it has this work at all.
+    /// Returns true if the peer supports this work.
     fn does(&self, work: Work) -> bool;
 
     /// Fills its queue with `tasks` ready tasks.
     fn fill(&mut self, tasks: u32, commit: &'static str) -> Result<()>;
 
-    /// Does the work and returns how many tasks it came to per second.
+    /// Does the work and returns its rate in tasks per second.
     fn run(&mut self, work: Work, load: &Load) -> Result<f64> {
         Ok(self.run_timed(work, load)?.ok_or("it has no such takes")?.per_second)
     }
 
-    /// Does the work and returns as well how long each take took. None: its takes are no statements of their own.
+    /// Does the work and also returns the latency of each take, or None if its takes are not separate statements.
     fn run_timed(&mut self, _work: Work, _load: &Load) -> Result<Option<Timed>> {
         Ok(None)
     }
 
-    /// None: it has no statements for this.
+    /// Returns None if the peer has no statements for this.
     fn apart(&self) -> Option<Apart> {
         None
     }
 
-    /// Whether its takes leave the tasks where they are, as those of a yardstick may.
+    /// Returns true if takes only read the tasks. Yardsticks can do this.
     fn only_reads(&self) -> bool {
         false
     }
 
-    /// The mean latencies of put, take and ack in microseconds, where each is a statement of its own.
+    /// Returns the mean latencies of put, take and ack in microseconds, if each is a separate statement.
     fn calls(&mut self, _load: &Load) -> Result<Option<[f64; 3]>> {
         Ok(None)
     }
@@ -118,8 +118,8 @@ macro_rules! text {
     };
 }
 
-/// Contenders whose statements are part of the program: SQL written by hand, the ways to call xqueue, each after what
-/// they have in common, and yardsticks.
+/// Built-in contenders: SQL written by hand, the ways to call xqueue, and yardsticks. The text of each way follows the
+/// common text.
 static BUILT_IN: [(&str, &[&str]); 8] = [
     (HAND, &[text!("hand-written")]),
     (ROWS, &[text!("xqueue"), text!("xqueue-rows")]),
@@ -150,7 +150,7 @@ fn known(name: &str) -> Result<&'static (&'static str, &'static [&'static str])>
     Ok(known.ok_or(format!("{name} is not built in"))?)
 }
 
-/// Returns a built-in contender with this table in place of the one that all its cases share.
+/// Returns a built-in contender with this table instead of the table that all its cases share.
 pub fn with_table(name: &str, table: &str) -> Result<Box<dyn Peer>> {
     let (_, texts) = known(name)?;
     let sections = Sections::parse(texts);
@@ -160,20 +160,20 @@ pub fn with_table(name: &str, table: &str) -> Result<Box<dyn Peer>> {
     Ok(Box::new(SqlPeer::new(name, "", &texts)?))
 }
 
-/// What a queue has besides, whose sections replace those of a plain one.
+/// A feature of the queue, whose sections replace those of a plain queue.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Variant {
     Plain,
     /// This number of sub-queues.
     SubQueues(u32),
-    /// Takes of one of this number of tubes.
+    /// Takes from one of this number of tubes.
     Tubes(u32),
     /// Tasks of this number of priorities.
     Priorities(u32),
 }
 
 impl Variant {
-    /// Sections for SQL written by hand, and for ours.
+    /// Returns the sections for SQL written by hand, and for xqueue.
     fn texts(self) -> [&'static str; 2] {
         match self {
             Variant::Plain => ["", ""],
@@ -183,7 +183,7 @@ impl Variant {
         }
     }
 
-    /// In how many parts the tasks are that `Peer::fill` is told the number of.
+    /// Returns the number of parts of the queue. `Peer::fill` gets the number of tasks in each part.
     pub fn parts(self) -> u32 {
         match self {
             Variant::SubQueues(parts) | Variant::Tubes(parts) => parts,
@@ -202,7 +202,7 @@ impl Variant {
     }
 }
 
-/// Returns a built-in contender, by hand or a way to call xqueue, of a queue that has more than a plain one.
+/// Returns a built-in contender (by hand, or a way to call xqueue) for a variant of a queue.
 pub fn of_variant(name: &str, variant: Variant) -> Result<Box<dyn Peer>> {
     if variant == Variant::Plain {
         return named(name);
@@ -220,13 +220,13 @@ pub fn of_variant(name: &str, variant: Variant) -> Result<Box<dyn Peer>> {
     Ok(Box::new(SqlPeer::new(known, "", &texts)?))
 }
 
-/// By hand and ours, of a queue that has ten sub-queues.
+/// Returns the hand-written and our contender, for a queue with ten sub-queues.
 pub fn with_sub_queues() -> Result<[Box<dyn Peer>; 2]> {
     let variant = Variant::SubQueues(10);
     Ok([of_variant(HAND, variant)?, of_variant(ROWS, variant)?])
 }
 
-/// Installs the peer that was fetched into a folder, which has its name.
+/// Installs the peer that was fetched into a folder. The folder's name is the peer's.
 pub fn open(folder: &Path) -> Result<Box<dyn Peer>> {
     if let Ok(reason) = fs::read_to_string(folder.join("missing")) {
         return Err(reason.trim().into());

@@ -1,4 +1,4 @@
-//! Contenders that still compete: one that fails is left out from then on, and named.
+//! The competing contenders. A contender that fails is named and then left out.
 
 use super::{Peer, Work};
 use crate::{Result, explain};
@@ -14,7 +14,7 @@ impl Peers {
         self.peers.push(peer);
     }
 
-    /// Keeps only those of these names. Error: there is none of a name.
+    /// Keeps only the named contenders. Fails if a name is unknown.
     pub fn keep(&mut self, names: &[String]) -> Result<()> {
         for name in names {
             if self.named(name).is_none() {
@@ -29,7 +29,7 @@ impl Peers {
         self.peers.iter_mut().find(|peer| peer.name() == name)
     }
 
-    /// Gives each contender that can do this work its turn.
+    /// Gives each contender that supports this work a turn.
     pub fn each(&mut self, work: Work, mut turn: impl FnMut(&mut dyn Peer) -> Result<()>) {
         let left_out = &mut self.left_out;
         self.peers.retain_mut(|peer| {
@@ -41,12 +41,12 @@ impl Peers {
         });
     }
 
-    /// Notes that others were left out, in place of these.
+    /// Records other contenders as left out.
     pub fn note(&mut self, left_out: Vec<String>) {
         self.left_out.extend(left_out);
     }
 
-    /// Returns those left out since the last call, and why.
+    /// Returns the contenders left out since the last call, with reasons.
     pub fn left_out(&mut self) -> Vec<String> {
         std::mem::take(&mut self.left_out)
     }

@@ -1,4 +1,4 @@
-//! PgQ: events for one consumer, in batches that a ticker cuts.
+//! PgQ: events for one consumer, in batches created by a ticker.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -8,7 +8,7 @@ use super::sql::SqlPeer;
 use super::{Load, Peer, Work};
 use crate::{Result, database};
 
-/// How often batches are cut: as often as its daemon can.
+/// Interval of the ticks, the shortest that PgQ's daemon allows.
 const TICK: Duration = Duration::from_millis(10);
 const BATCH: &str = "SELECT pgq.next_batch('measure', 'measure')";
 const EVENTS: &str = "SELECT ev_id, ev_data FROM pgq.get_batch_events($1)";
@@ -31,17 +31,17 @@ impl Peer for Pgq {
         self.0.version()
     }
 
-    /// One task at a time is not in its vocabulary.
+    /// Returns true for a lifecycle, although PgQ has no work with single tasks.
     fn does(&self, work: Work) -> bool {
         work == Work::Lifecycle || self.0.does(work)
     }
 
-    /// It has no backlog that a take could begin with: what was put before is delivered to no consumer.
+    /// Fills the queue for puts only: a consumer gets no event that was put before its registration.
     fn fill(&mut self, tasks: u32, commit: &'static str) -> Result<()> {
         self.0.fill(tasks, commit)
     }
 
-    /// The clients put, one consumer and a ticker run beside them. What counts is what was consumed.
+    /// Runs one consumer and a ticker while the clients put. The rate counts consumed events.
     fn run(&mut self, work: Work, load: &Load) -> Result<f64> {
         if work != Work::Lifecycle {
             return self.0.run(work, load);
@@ -75,7 +75,7 @@ fn count(commit: &str, over: &AtomicBool) -> Result<usize> {
     Ok(events)
 }
 
-/// How many events the next batch has, if there is one.
+/// Returns the number of events in the next batch, or None without a batch.
 fn consume(db: &mut postgres::Client) -> Result<Option<usize>> {
     let Some(batch) = db.query_one(BATCH, &[])?.get::<_, Option<i64>>(0) else {
         return Ok(None);

@@ -7,7 +7,8 @@ use crate::Result;
 pub struct Sections(HashMap<String, String>);
 
 impl Sections {
-    /// What stands before the first section of a text is for the reader. Of sections of one name the last counts.
+    /// Parses texts. Text before the first section is for readers. If two sections have the same name, the last one
+    /// counts.
     pub fn parse(texts: &[&str]) -> Sections {
         let mut sections: HashMap<String, String> = HashMap::new();
         for text in texts {

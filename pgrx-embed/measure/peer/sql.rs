@@ -19,7 +19,7 @@ pub struct SqlPeer {
     db: Client,
 }
 
-/// A peer that was fetched: its own schema first, then what this program needs of it.
+/// Loads a fetched peer: first its own schema, then the statements that this program adds.
 pub fn from_folder(folder: &Path) -> Result<SqlPeer> {
     let schema = folder.join("schema.sql");
     if schema.exists() {
@@ -37,7 +37,7 @@ impl SqlPeer {
         Ok(SqlPeer { name: name.into(), version: version.into(), sections, db })
     }
 
-    /// What pgbench runs. A lifecycle that is a section of its own is done in a way of the peer's own.
+    /// Returns the script for pgbench. A section "lifecycle" replaces the usual steps by the peer's own.
     fn script(&self, work: Work) -> Option<String> {
         match (work, self.sections.get("lifecycle")) {
             (Work::Lifecycle, Some(own)) => Some(format!("{own}\n")),
@@ -57,7 +57,7 @@ impl SqlPeer {
         [started, step, ("clients", clients), ("tasks", self.batch())]
     }
 
-    /// A batch as a client sends it: an array in JSON.
+    /// Returns a batch as a client sends it: a JSON array.
     fn batch(&self) -> String {
         let task = self.sections.get("task").unwrap_or("{}");
         format!("[{}]", vec![task; MANY as usize].join(", "))
@@ -141,7 +141,7 @@ impl Peer for SqlPeer {
     }
 }
 
-/// Those that have ended in the last seconds.
+/// Keeps the transactions that ended in the last `seconds`.
 fn of_the_last(seconds: f64, mut transactions: Vec<Transaction>) -> Vec<Transaction> {
     let end = transactions.iter().map(|transaction| transaction.end).fold(0.0, f64::max);
     transactions.retain(|transaction| transaction.end > end - seconds);

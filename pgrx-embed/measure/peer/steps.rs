@@ -1,19 +1,19 @@
-//! A work as a script for pgbench: its steps, of one statement each.
+//! A work as a script for pgbench: steps of one statement each.
 
 use super::sections::Sections;
 use super::{MANY, Work};
 
 pub struct Steps {
     texts: Vec<String>,
-    /// Which of them is the take.
+    /// The index of the take.
     take: usize,
 }
 
 impl Steps {
-    /// None: the peer does not do this.
+    /// Returns None if the peer does not support this work.
     pub fn of(sections: &Sections, work: Work) -> Option<Steps> {
         let section = |name: &str| sections.get(name);
-        // A way that acks and takes in one differs from others only there.
+        // A way that acks and takes in one call only differs from others in that.
         let is_other_way = section("next").is_some();
         let put = || Some(format!("{};\n", section("put")?));
         let mut steps = match work {
@@ -59,12 +59,13 @@ impl Steps {
         self.texts.len()
     }
 
-    /// All of them, one after the other.
+    /// Returns all steps, one after the other.
     pub fn script(&self) -> String {
         self.texts.concat()
     }
 
-    /// One of them each time, in turn, so that pgbench logs how long each takes. The variable `step` is 0 at first.
+    /// Returns a script that runs one step each time, in turn, so that pgbench logs the latency of each. The variable
+    /// `step` starts at 0.
     pub fn one_at_a_time(&self) -> String {
         if let [only] = &self.texts[..] {
             return only.clone();
@@ -78,13 +79,13 @@ impl Steps {
         script + "\\endif\n"
     }
 
-    /// Whether what a client did at this place, counted from 0, was a take.
+    /// Returns true if the client's transaction number `place`, counted from 0, was a take.
     pub fn is_take(&self, place: u64) -> bool {
         place % self.count() as u64 == self.take as u64
     }
 }
 
-/// A script that takes and acks a task, or rests where there is none.
+/// Returns a script that takes and acks a task, or sleeps if there is no task.
 pub fn take_and_ack_if_any(sections: &Sections) -> Option<String> {
     let (take, ack) = (sections.get("take")?.replace("{tube}", ""), sections.get("ack")?);
     let found =

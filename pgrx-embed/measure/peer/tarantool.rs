@@ -1,4 +1,4 @@
-//! The article's queue on Tarantool, by its binary protocol.
+//! The article's queue on Tarantool, through its binary protocol.
 
 use std::io::{Cursor, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -80,7 +80,7 @@ impl Connection {
         Ok(Connection(stream))
     }
 
-    /// Calls a function and returns the one value that it returns.
+    /// Calls a function and returns its single result.
     fn call(&mut self, function: &str, arguments: Vec<Value>) -> Result<Value> {
         let mut request = Vec::new();
         let header = Value::Map(vec![(REQUEST_TYPE.into(), CALL.into())]);
