@@ -23,7 +23,7 @@ fn takes_of_several_tasks_are_in_order() {
     holds("ring, several, locks", Rings { more: 1, locks: 1, puts: 2, takes: 3, ..small() });
 }
 
-/// A ring of all tasks and a ring of one tube share tasks.
+/// Has a ring of all tasks and a ring of one tube, which share tasks.
 fn two() -> Rings {
     Rings { has_tube: true, puts: 3, takes: 3, ..Rings::default() }
 }

@@ -3,17 +3,17 @@
 use xqueue_models::wakeups::{AWAKE, BOUNDED, CONSUMERS, Flaw, TASKS, Wakeups};
 use xqueue_models::{breaks, holds};
 
-/// All consumers see all tasks.
+/// Lets all consumers see all tasks.
 fn alike() -> Wakeups {
     Wakeups { sees: [[true; TASKS]; CONSUMERS], sleepers: 2, rollbacks: 1, deaths: 0, flaw: None }
 }
 
-/// Row security shows each tenant its own tasks.
+/// Lets each tenant see only its own tasks, like row security.
 fn tenants() -> Wakeups {
     Wakeups { sees: [[true, false, false], [false, true, true], [false, true, true]], ..alike() }
 }
 
-/// A consumer ends early.
+/// Ends a consumer early.
 fn dying(model: Wakeups) -> Wakeups {
     Wakeups { rollbacks: 0, deaths: 1, ..model }
 }

@@ -10,7 +10,7 @@ fn features() -> Value {
     json!({"features": {"delayed": true, "buried": true, "keep": true, "zombie": false, "ttr": true}})
 }
 
-/// The primary dies and the standby is promoted. Prints the time until `RUNNING`.
+/// Kills the primary and promotes the standby. Prints the time until `RUNNING`.
 fn fail_over(primary: &Cluster, standby: &Cluster) -> Instant {
     standby.catch_up(primary);
     primary.stop("immediate");

@@ -6,8 +6,8 @@ fn open(c: &mut Client, grace: &str) -> String {
     scalar(c, "SELECT xqueue.identify(grace => $1::text::interval)::text", &[&grace])
 }
 
-/// Three sessions hold a task each: one with a long grace, one with a short grace, and an unidentified one. After `end`
-/// the first session still holds its task.
+/// Lets three sessions hold a task each: one with a long grace, one with a short grace, and an unidentified one. After
+/// `end` the first session still holds its task.
 fn after(end: impl FnOnce(&Server, &mut Queue)) {
     let server = Server::alone();
     let mut q = Queue::new("lasting");

@@ -275,7 +275,8 @@ fn a_deaf_graphite_delays_nothing() {
     one_line_and_no_delay(&mut settings, &mut queue, &never_reads, 1);
 }
 
-/// A worker that waited for the end of an attempt would promote no task while the attempt lasts.
+/// Asserts that failed attempts delay no task. A worker that waited for the end of an attempt would promote no task
+/// meanwhile.
 #[track_caller]
 fn one_line_and_no_delay(
     settings: &mut Settings,

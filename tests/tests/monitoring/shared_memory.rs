@@ -45,7 +45,7 @@ fn create(c: &mut Client, options: &str) -> Vec<String> {
     (0..QUEUES).map(make).collect()
 }
 
-/// Each call runs in its own transaction; otherwise the take would not read ahead.
+/// Runs each call in its own transaction; otherwise the take would not read ahead.
 fn use_queues(c: &mut Client, names: &[String], tube: &str) {
     for name in names {
         for sql in [

@@ -3,7 +3,7 @@
 
 use xqueue_tests::*;
 
-/// A queue with `tasks` ready tasks.
+/// Creates a queue with `tasks` ready tasks.
 fn queue(tasks: i64) -> Queue {
     let mut q = Queue::new("untold");
     q.sql(&format!("INSERT INTO {{q}} SELECT FROM generate_series(1, {tasks})"));

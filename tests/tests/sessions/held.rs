@@ -12,7 +12,7 @@ fn queue(features: Value) -> Queue {
     Queue::with("held", COLUMNS, &json!({ "features": features }))
 }
 
-/// A queue with `tasks` ready tasks, and a connection.
+/// Creates a queue with `tasks` ready tasks, and opens a connection.
 fn filled(features: Value, tasks: i64) -> (Queue, Client) {
     let mut q = queue(features);
     q.sql(&format!("INSERT INTO {{q}} (id) SELECT generate_series(1, {tasks})"));

@@ -45,7 +45,7 @@ fn leave(q: &mut Queue, c: Client, session: &str) {
     });
 }
 
-/// A queue with one task, taken by a session with this time of grace.
+/// Creates a queue with one task, taken by a session with this time of grace.
 fn taken_with(grace: &str) -> (Queue, Client, String, i64) {
     let q = Queue::new("session");
     let mut c = q.client();

@@ -4,7 +4,7 @@ use xqueue_tests::*;
 
 const CONSUMER: &str = env!("CARGO_BIN_EXE_consumer");
 
-/// A child process holds the only task. After `end` the task is ready and has no owner.
+/// Starts a child process that holds the only task. After `end` the task is ready and has no owner.
 #[track_caller]
 fn ready_again_after(end: impl FnOnce(&mut Queue, &mut Consumer)) {
     let mut q = Queue::new("owner");

@@ -144,7 +144,8 @@ impl Switcher<'_> {
         self.inspect();
     }
 
-    /// With all threads stopped, a refusal gives the exact number of tasks, and its hint leads to success.
+    /// Retries a refused switch with all threads stopped. The refusal gives the exact number of tasks, and its hint
+    /// leads to success.
     fn insist(&mut self, features: &Value, states: &str, convert: &Value) {
         // The tasks of ended sessions come back delayed or buried.
         self.place.ledger.compare(&mut self.q);

@@ -35,7 +35,7 @@ fn ready(q: &mut Queue) -> i64 {
     q.counted()["ready"].as_i64().unwrap()
 }
 
-/// In each database a delay ends at about the same time, and the task becomes ready.
+/// Lets a delay end in each database at about the same time, and waits until each task is ready.
 #[track_caller]
 fn keep_delays(all: &mut [Queue]) {
     for q in all.iter_mut() {
@@ -46,7 +46,7 @@ fn keep_delays(all: &mut [Queue]) {
     }
 }
 
-/// In each database the tasks of a lost connection come back.
+/// Drops a connection in each database, and waits until its tasks are back.
 #[track_caller]
 fn give_back(all: &mut [Queue]) {
     let before: Vec<i64> = all.iter_mut().map(ready).collect();

@@ -33,7 +33,7 @@ impl Carbon {
         fs::write(self.folder.join(name), text).expect("carbon's configuration is written");
     }
 
-    /// USER is empty: carbon keeps the user that starts it. The protocols that the tests do not use get port 0, any
+    /// Returns carbon.conf. USER is empty, so carbon keeps the user that starts it. Unused protocols get port 0, any
     /// free port.
     fn configuration(&self) -> String {
         let (folder, port) = (self.folder.display(), self.port);

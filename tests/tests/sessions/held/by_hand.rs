@@ -49,7 +49,7 @@ fn in_its_name_by_the_hand_of_another() {
     }
 }
 
-/// A queue in a database of its own: nothing else makes the worker scan all taken tasks.
+/// Creates a queue in its own database, in which nothing else makes the worker scan all taken tasks.
 fn alone(tasks: i64) -> (Database, Queue, Client) {
     let database = Database::new("held");
     let mut q = Queue::new_in(&database.name, "held");
@@ -67,8 +67,8 @@ fn ends_before(q: &mut Queue, mut c: Client, later: Client) {
     drop(later);
 }
 
-/// Another session gives tasks to this one in a transaction that commits after this one's end. `prepare` can make it a
-/// prepared transaction first.
+/// Gives tasks to a session by another session's transaction, which commits after the end of the first. With `prepare`,
+/// that transaction is prepared before the end.
 fn given_beyond_its_end(prepare: &str, commit: &str) {
     let (_database, mut q, mut c) = alone(2);
     let session = own_session(&mut c);

@@ -264,7 +264,7 @@ impl Consumer<'_> {
     }
 }
 
-/// The hot reload of definitions, the check and the statistics, all the time.
+/// Runs the hot reload of definitions, the check and the statistics, all the time.
 pub fn watch(place: &Place) {
     let (mut c, q) = (connect(), &place.q);
     while place.is_open() {
