@@ -26,7 +26,7 @@ const QUERY: &str = "SELECT sum(n) FROM measure.facts, pg_sleep($1)";
 struct Course {
     name: String,
     put: f64,
-    /// At the end of each period.
+    /// The number of tasks at the end of each period.
     backlogs: Vec<f64>,
 }
 

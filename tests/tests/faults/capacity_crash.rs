@@ -1,4 +1,5 @@
-//! Capacity through crashes and prepared transactions: the limit is never exceeded, even if that refuses a task.
+//! Capacity through crashes and prepared transactions: the limit is never exceeded, at the price of refusing a put in
+//! doubt.
 
 use xqueue_tests::*;
 

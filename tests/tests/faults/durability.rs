@@ -118,7 +118,7 @@ fn what_is_to_outlast_a_crash_is_waited_for() {
     let c = careful(&q);
     drop(waits(c, &mut q, "SELECT FROM xqueue.take('{q}')"));
     q.wait_for("taken", 0);
-    // So do the tasks of an identified session, taken by any of its connections.
+    // Tasks of an identified session have to survive, taken by any of its connections.
     let mut q = queue(&cluster, &json!({}));
     let mut c = careful(&q);
     returns(&mut c, &q, "SELECT FROM xqueue.take('{q}')");
@@ -134,7 +134,7 @@ fn what_is_to_outlast_a_crash_is_waited_for() {
     joined.batch_execute("SET synchronous_commit = on").expect("the setting");
     drop(waits(joined, &mut q, "SELECT FROM xqueue.take('{q}')"));
     drop(c);
-    // So do tasks taken for a session that the connection has left since.
+    // Tasks have to survive that were taken for a session that the connection has left since.
     let mut q = queue(&cluster, &json!({}));
     let mut keeper = q.client();
     let joined: String =

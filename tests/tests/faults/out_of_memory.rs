@@ -70,7 +70,7 @@ fn what_needs_more_memory_than_there_is_ends_no_server() {
                 }
             };
             *outcomes.entry(outcome).or_insert(0) += 1;
-            // A process without memory for Rust ends. The others can still have too little for this statement.
+            // A failed Rust allocation has ended the process; otherwise this statement can still lack memory.
             drop(c.batch_execute("ROLLBACK; SELECT 1"));
         }
         admin

@@ -199,7 +199,8 @@ fn reload_changes_protocol_and_prefix_and_switches_off() {
 
     settings.send_to(carbon.port, "udp", &second);
     wait_for_value(&carbon, &second_metric, 2.0);
-    // Values of the first prefix can still be on their way. Later values of the second prefix show that none is left.
+    // Values of the first prefix can still be on their way. Later values of the second prefix show that no more will
+    // come.
     let seen = now();
     wait_until("values of later seconds", || {
         carbon.last(&second_metric).is_some_and(|(time, _)| time > seen + 1)

@@ -41,7 +41,7 @@ fn live(c: &mut Client, name: &str, north: &str) {
     live_by(c, name, north, &format!("jsonb_build_object('place', '{north}', 'n', max(n))"));
 }
 
-/// Runs the lives with a key of its own form. `key` is an aggregate that returns the key of the last task.
+/// Runs the two lives for any form of the key. `key` is an aggregate that returns the key of the last task.
 fn live_by(c: &mut Client, name: &str, north: &str, key: &str) {
     for form in [format!("'{name}'"), format!("NULL::{name}")] {
         let list = |verb: &str, more: &str| {

@@ -1,5 +1,5 @@
-//! Several databases. Administrators create, drop, rename and restore databases, tables and the extension while the
-//! workers run. No command needs a restart of the server, and no command hangs.
+//! Several databases. Administrators create, rename and drop databases, tables and the extension while the workers run.
+//! No command needs a restart of the server, and no command hangs.
 
 use xqueue_tests::*;
 

@@ -7,7 +7,7 @@ use xqueue_tests::{
     status, take, take_all, wait_until,
 };
 
-/// A tolerance of one minute: `expires` was computed a moment before this now().
+/// Has a tolerance of one minute, because `expires` was computed a moment earlier.
 const IN_AN_HOUR: &str = "expires - now() BETWEEN '59 minutes' AND '61 minutes'";
 
 fn queue(features: &str) -> Queue {

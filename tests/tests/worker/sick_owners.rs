@@ -349,7 +349,7 @@ fn an_owner_whose_code_hears_no_signal_has_no_second_job_worker() {
     signal("-CONT", stopped);
     second.wait_for("ready", 1);
     left_alone(&mut deaf);
-    // A crash does not reset this.
+    // The queue stays excluded after a crash.
     for q in [&mut deaf, &mut second, &mut other] {
         q.abandon();
     }

@@ -67,8 +67,7 @@ fn an_opening_that_is_rolled_back() {
     q.wait_for("ready", 1);
 }
 
-/// The session stays joinable until the transaction that opened it ends, and ends with the later of the two
-/// transactions.
+/// Joining is not undone by a rollback: both connections are in the session, which ends with the last of them.
 #[test]
 fn joined_in_a_transaction_that_is_rolled_back() {
     let mut q = Queue::new("session");

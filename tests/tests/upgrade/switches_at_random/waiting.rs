@@ -122,7 +122,7 @@ fn no_wake_up_is_lost() {
     }
 }
 
-/// In the row form, a prepared query fails after a change of columns and succeeds when it is planned again. The jsonb
+/// In the row form, a change of columns makes the server plan a prepared query again, and the query goes on. The jsonb
 /// form is not affected.
 #[test]
 fn prepared_queries_go_on() {
