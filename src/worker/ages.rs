@@ -1,5 +1,6 @@
-//! Since when the oldest ready task of each queue has been ready, for metrics that are sent by a process without a
-//! database. It asks for that where tasks have changed since.
+//! Records since when the oldest ready task of each queue has been ready. The metrics worker has no database and cannot
+//! read tables, so it asks the database worker for this. Only queues whose tasks have changed since the last record are
+//! scanned.
 
 use crate::error::OrRaise;
 use crate::parts::slot;
@@ -8,8 +9,8 @@ use crate::server::relation::{self, Lock};
 use crate::server::{process, time, xact};
 use pgrx::pg_sys::Oid;
 
-/// Looks into the tables of queues with ready tasks, and notes what it finds in their slots. A table that is locked
-/// exclusively is passed over, and looked into the next time.
+/// Records in the slots of these tables since when their oldest task has been ready. A table that is locked exclusively
+/// is skipped until the next request.
 pub fn note(tables: impl Iterator<Item = Oid>) {
     for table in tables {
         let Some(id) = slot::find(process::database().into(), table.into()) else { continue };
@@ -22,7 +23,7 @@ pub fn note(tables: impl Iterator<Item = Oid>) {
             let queue = queue::find(table).or_raise();
             Some(queue.and_then(|queue| census::oldest_ready(&queue).or_raise()))
         };
-        // What is wrong with the queue is reported elsewhere.
+        // A failed scan counts as no ready task: other work reports the error.
         let Some(age) = xact::try_in_transaction(look).unwrap_or(Some(None)) else { continue };
         let since = age.map(|age| time::now() - age);
         slot::with(id, |slot| slot.set_ready_since(since, version));

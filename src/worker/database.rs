@@ -1,6 +1,13 @@
-//! The database worker: promotes tasks whose delay has ended, gives back those whose time to run has ended or whose
-//! session has, deletes those whose life has ended, ends identified sessions, and keeps the counters exact. What runs
-//! code of users it leaves to job workers, which it asks for.
+//! The database worker: promotes tasks whose delay has ended, gives back tasks whose time to run or session has ended,
+//! and deletes tasks whose life has ended. It also ends identified sessions and keeps the counters exact. It requests
+//! job workers for queues whose changes run user code or take too long.
+//!
+//! The worker leaves
+//! 1. immediately, if a command needs the database exclusively or the extension is gone;
+//! 2. at the end of a round, if others wait for its worker slot and it is either idle or has had its turn. It stays
+//!    while definitions are unread, because a successor would have to read all of them again.
+//!
+//! Before it leaves, it records when its database needs a worker again.
 
 use crate::parts::clock;
 use crate::parts::leases::departed;
@@ -23,17 +30,18 @@ use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// Interval at which consumers that wait for tasks that are ready are woken again. There should be none; a task's row
-/// may have been locked by another transaction.
+/// Interval at which consumers are woken that wait although tasks are ready. Normally no consumer does, but another
+/// transaction can have locked the task's row when the consumer scanned the table.
 const NUDGE_INTERVAL: Duration = Duration::from_secs(1);
-/// Before the next try to read the list of queues, which is locked exclusively, or after a failure.
+/// Retry delay while the list of queues is locked exclusively.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
+/// Retry delay after the list of queues could not be read.
 const RELOAD_PAUSE: Duration = Duration::from_secs(1);
-/// How long the queues of an owner are served in one round, while others have any.
+/// Time per round for the queues of one owner. Its remaining queues come first in the next round.
 const SHARE: Duration = Duration::from_millis(50);
-/// Maximum time between looks at the clock while tasks wait, because the clock may be set.
+/// Maximum sleep while tasks are due later, because the system clock can be set.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
-/// Interval of looks at job workers that were told to end, and of tries to get one where there are too many.
+/// Interval at which job workers that were told to end are checked, and refused requests for job workers are repeated.
 const JOBS_INTERVAL: Duration = Duration::from_secs(1);
 
 background_worker!(xqueue_database_main => main);
@@ -48,7 +56,7 @@ fn main(id: u32) {
     let mut worker = Worker::of(own.database);
     while let Some(requests) = own::begin_round() {
         worker::reload_settings();
-        // Who serves a queue depends on it.
+        // This setting affects which process serves a queue.
         if std::mem::replace(&mut worker.allows_direct_path, settings::allows_direct_path())
             != settings::allows_direct_path()
         {
@@ -65,7 +73,7 @@ fn main(id: u32) {
         let pause = worker.pause();
         let sleeps_until = pause.map_or(NEVER, time::in_future);
         let waits = own::end_round(sleeps_until, is_read);
-        // Its successor would have to read all again.
+        // A successor would have to read all definitions again.
         if waits && !has_left_some && own::leave(worker.needs_successor_at(), false) {
             return;
         }
@@ -73,7 +81,7 @@ fn main(id: u32) {
     }
 }
 
-/// The launcher starts another one when it is needed.
+/// Frees this worker's entry. The launcher starts another worker when one is needed.
 fn unregister_on_exit(_argument: u32) {
     own::unregister();
 }
@@ -82,19 +90,19 @@ struct Worker {
     database: u32,
     definitions: Definitions,
     queues: HashMap<Oid, KnownQueue>,
-    /// Queues that come first in the next round, because their owners' shares of the last one did not suffice.
+    /// Queues that come first in the next round, because their owner's share of the last round was used up.
     unserved: HashSet<Oid>,
     recounts: Recounts,
     leases: Leases,
     prepared: Prepared,
     nudged: Instant,
-    /// When to read the list of queues again, after it could not be read.
+    /// When to read the list of queues again, because the last attempt failed or a setting has changed.
     reload_at: Option<Instant>,
-    /// When job workers were last asked for.
+    /// When job workers were last requested.
     asked_at: i64,
-    /// When to ask for them again, or to look at those that do not end.
+    /// When to request job workers again, or to check those that do not end.
     jobs_at: Option<Instant>,
-    /// It was reported in the log.
+    /// The log reports that the list of queues cannot be read.
     complained: bool,
     allows_direct_path: bool,
 }
@@ -110,7 +118,7 @@ impl Worker {
             recounts: Recounts::of(database),
             leases: Leases::default(),
             prepared: Prepared::default(),
-            // At once: the worker before this one may have left for others in the meantime.
+            // The first nudge is due immediately: there was no worker since the previous one left.
             nudged: Instant::now().checked_sub(NUDGE_INTERVAL).unwrap_or_else(Instant::now),
             reload_at: None,
             asked_at: i64::MIN,
@@ -120,7 +128,7 @@ impl Worker {
         }
     }
 
-    /// Reads the list of queues. False if the extension is gone.
+    /// Reads the list of queues. Returns false if the extension is gone.
     fn reload(&mut self) -> bool {
         self.reload_at = None;
         let listed = xact::try_in_transaction(|| match catalog::is_installed() {
@@ -146,7 +154,7 @@ impl Worker {
         true
     }
 
-    /// Makes a round.
+    /// Runs one round.
     fn work(&mut self, requests: Requests) {
         injection::point(c"xqueue-worker-is-to-work");
         self.definitions.look_again();
@@ -158,9 +166,10 @@ impl Worker {
             ages::note(self.queues.keys().copied());
         }
         let unsettled = self.prepared.look(&self.queues);
-        // What is counted first says of many queues that there is nothing else to do.
+        // Recounts come first: exact counters show that many queues need no other work.
         self.recounts.work(&self.queues, &unsettled);
-        // The connections are read before the departed sessions: a session left in between is in either list.
+        // The connections are read before the departed sessions, so a session that is left in between is in at least
+        // one list.
         let attached = Attached::now();
         let left = departed::drain(self.database);
         let ended = self.leases.settle(left, attached, requests.sessions);
@@ -181,7 +190,7 @@ impl Worker {
         }
     }
 
-    /// Serves the queues in turn. Owners with much to do get no more than their share of a round.
+    /// Serves the due queues. An owner whose share of the round is used up continues in the next round.
     fn serve(&mut self) {
         let now = time::now();
         let first = std::mem::take(&mut self.unserved);
@@ -202,7 +211,7 @@ impl Worker {
             *used.entry(owner).or_default() += begun.elapsed();
             match done {
                 Err(Unfit::Slow) => self.definitions.note_slow(owner, &mut self.queues),
-                // A check that was added is not reported.
+                // Nothing reports an added check constraint to this worker, so the job finds it.
                 Err(Unfit::RunsUserCode) => {
                     queue.set_server(owner, Server::JobWorker);
                     self.definitions.read_again(table);
@@ -212,7 +221,8 @@ impl Worker {
         }
     }
 
-    /// Asks for the job workers of owners whose queues have something to do, and marks queues whose code does not end.
+    /// Requests job workers for owners with due queues, withdraws obsolete requests, and marks queues whose code does
+    /// not end.
     fn ask_for_job_workers(&mut self) {
         let now = time::now();
         let is_due = |queue: &&KnownQueue| {
@@ -268,7 +278,8 @@ impl Worker {
         ]
     }
 
-    /// Returns the time until queues have something to do. Job workers that were asked for see to what was due then.
+    /// Returns the time until a queue needs work. Work that was due at the last request is left to the job workers
+    /// requested then.
     fn queues_left(&self) -> Option<Duration> {
         let now = time::now();
         let needed_at = |queue: &KnownQueue| match queue.server() {

@@ -1,5 +1,12 @@
-//! Reads the definitions of a database's queues: decides who serves each queue, and shows an error for a queue that
-//! nobody can serve.
+//! Reads the definitions of a database's queues, decides which process serves each queue, and shows an error for a
+//! queue that no process can serve.
+//!
+//! The first rule that applies decides who serves a queue:
+//! 1. A subscriber's copy is not served, because its tasks belong to the publisher.
+//! 2. A queue whose code did not end is not served, see [`super::unending`].
+//! 3. After a queue took too long, all queues of its owner are served by the owner's job worker until a pause ends.
+//! 4. A queue whose changes run user code is served by its owner's job worker.
+//! 5. All other queues are served by the database worker.
 
 use crate::error::OrRaise;
 use crate::parts::slot::{self, QueueGuard};
@@ -19,16 +26,15 @@ use xqueue_core::pause::{Limits, Pause};
 
 /// Retry delay for a queue whose table is locked exclusively.
 const UNREAD_PAUSE: Duration = Duration::from_millis(20);
-/// Before the next look at a queue that cannot be worked with, that has lost triggers or indexes, or that is left to a
-/// job worker.
+/// Pauses between checks of a queue that cannot be used, that lacks triggers or indexes, or that a job worker serves.
 const PAUSES: Limits = (Duration::from_secs(5), Duration::from_secs(60));
-/// How long the queues of an owner are left to its job worker after one of them took too long. The longest is also how
-/// long that is remembered.
+/// How long the queues of an owner are left to its job worker after one of them took too long. The last pause is
+/// forgotten when the longest pause has passed after its end.
 const SLOW_PAUSES: Limits = (Duration::from_secs(5), Duration::from_secs(300));
-/// How long definitions are read in one round. Tasks that are due in known queues do not wait until all are read.
+/// Time per round for reading definitions, so that due tasks of known queues do not wait until all are read.
 const READ_LIMIT: Duration = Duration::from_millis(100);
 
-/// Which definitions have to be read, and when.
+/// The definitions to be read, and when to read them.
 pub struct Definitions {
     /// The database's name, for the metrics.
     name: String,
@@ -36,22 +42,22 @@ pub struct Definitions {
     listed: HashMap<Oid, bool>,
     unread: HashSet<Oid>,
     again: HashMap<Oid, Again>,
-    /// Owners with a queue that took too long: how long they are left to their job workers.
+    /// Owners with a queue that took too long, and how long their queues are left to job workers.
     slow: HashMap<Oid, Pause>,
-    /// The time of the last round did not suffice for all.
+    /// `READ_LIMIT` ended the last round before all definitions were read.
     has_left_some: bool,
 }
 
-/// A queue that is looked at again, although nothing is heard of a change.
+/// A queue that is checked again although no change was reported.
 struct Again {
     pause: Pause,
     /// It cannot be used as a queue at present.
     is_unfit: bool,
-    /// As it was described.
+    /// The description last read; empty if the definition has to be read again.
     queue: Weak<Queue>,
 }
 
-/// What was read of a queue.
+/// The result of reading a queue's definition.
 struct Read {
     queue: Rc<Queue>,
     owner: Oid,
@@ -61,7 +67,7 @@ struct Read {
 }
 
 impl Definitions {
-    /// `name`: the database's.
+    /// Returns an empty list for the database `name`.
     pub fn of(name: String) -> Definitions {
         Definitions {
             name,
@@ -73,16 +79,16 @@ impl Definitions {
         }
     }
 
-    /// Has the definitions of these tables read, and forgets others.
+    /// Schedules the definitions of these tables for reading, and forgets all other tables.
     pub fn list(&mut self, listed: HashMap<Oid, bool>) {
         self.again.retain(|table, _| listed.contains_key(table));
-        // A check that was dropped may have been all that made a job worker necessary.
+        // A dropped check constraint can have been the only reason for a job worker.
         self.again.values_mut().for_each(|again| again.queue = Weak::new());
         self.unread = listed.keys().copied().collect();
         self.listed = listed;
     }
 
-    /// Reads definitions for a limited time, those of queues that are not known first.
+    /// Reads definitions for at most `READ_LIMIT`, new queues first.
     pub fn read_some(&mut self, queues: &mut HashMap<Oid, KnownQueue>, prepared: &mut Prepared) {
         let begun = Instant::now();
         self.has_left_some = false;
@@ -101,8 +107,8 @@ impl Definitions {
         self.has_left_some
     }
 
-    /// Returns the time until there is something to read; None until something is heard. `if_at_all`: but for queues
-    /// that job workers serve well.
+    /// Returns the time until there is a definition to read; None means wait for a report. `if_at_all`: ignores healthy
+    /// queues of job workers.
     pub fn left(&self, if_at_all: bool) -> Option<Duration> {
         let is_needed = |again: &&Again| !if_at_all || again.queue.strong_count() == 0;
         let again =
@@ -114,13 +120,13 @@ impl Definitions {
         again.chain(unread).min()
     }
 
-    /// An altered table is reported; other objects that a definition depends on, and indexes, may be repaired
-    /// unreported, and a check that was code of users be dropped.
+    /// Schedules the queues whose pause has ended. An altered table is reported. A repair of indexes or of other
+    /// objects that a definition depends on is not reported, nor is the drop of a check with user code.
     pub fn look_again(&mut self) {
         let now = time::now();
         for (table, again) in &mut self.again {
             if again.pause.is_over(now) {
-                // That nothing has changed is seen at once, without reading the definition.
+                // An unchanged definition makes this check cheap, so its pause does not grow.
                 if again.queue.strong_count() > 0 {
                     again.pause = Pause::NONE;
                 }
@@ -132,7 +138,7 @@ impl Definitions {
         self.slow.retain(|_, pause| pause.end_at(now).saturating_add(remembered) > now);
     }
 
-    /// Has a definition read that was found to have changed.
+    /// Schedules a definition that was found to have changed.
     pub fn read_again(&mut self, table: Oid) {
         self.unread.insert(table);
     }
@@ -150,8 +156,8 @@ impl Definitions {
         }
     }
 
-    /// Reads the definition of a queue, unless that has been done. One whose table is locked exclusively is read later:
-    /// the worker does not wait.
+    /// Reads the definition of a queue, if it is still listed. If the table is locked exclusively, the definition is
+    /// read later: the worker does not wait.
     fn read(&mut self, table: Oid, queues: &mut HashMap<Oid, KnownQueue>, prepared: &mut Prepared) {
         let Some(is_copy) = self.listed.get(&table).copied() else {
             self.unread.remove(&table);
@@ -170,14 +176,14 @@ impl Definitions {
         self.unread.remove(&table);
     }
 
-    /// None where nothing has changed.
+    /// Compares a queue with its definition. Returns `Done(None)` if nothing has changed.
     fn look_at(
         &self,
         table: Oid,
         is_copy: bool,
         known: Option<&KnownQueue>,
     ) -> Outcome<Option<Read>> {
-        // The lock excludes changes of the triggers, which are reported before they are visible.
+        // The lock excludes changes of the triggers, which are reported before they become visible.
         if !queue::try_lock() || !relation::try_lock(table, Lock::RowExclusive) {
             return Outcome::Busy;
         }
@@ -193,7 +199,7 @@ impl Definitions {
                 && (known.server() == Server::Publisher) == is_copy
                 && found == Some(known.slot())
         });
-        // Another transaction may have set this aside in doubt; the table has its triggers as before.
+        // Another transaction can have doubted the triggers and cleared this flag; the triggers are as before.
         if settled.is_some() && again.is_none() && queue::is_unchanged(table) {
             found.and_then(|slot| slot::with(slot, |slot| slot.find_tracked(true)));
             return Outcome::Done(None);
@@ -236,7 +242,7 @@ impl Definitions {
         let Read { queue, owner, server, lacks, is_ill } = read;
         if queues.get(&table).is_none_or(|known| known.slot() != queue.slot) {
             prepared.ask();
-            // An earlier worker may have been ended in the middle of its work.
+            // An earlier worker can have ended in the middle of its work.
             slot::with(queue.slot, QueueGuard::look_for_all);
             queues.insert(table, KnownQueue::of(queue.slot));
         }
@@ -272,7 +278,7 @@ impl Definitions {
     }
 }
 
-/// Shows why a table that is listed as a queue cannot be worked with. It may not have had a slot yet.
+/// Shows why a listed table cannot be used as a queue. Adds its slot if it had none.
 fn note_unfit(database: &str, table: Oid, failure: &Failure) {
     let of_database = u32::from(process::database());
     let found = slot::find_or_add(of_database, table.into(), 0, None);
@@ -287,11 +293,11 @@ fn note_unfit(database: &str, table: Oid, failure: &Failure) {
 const GONE: &str =
     "NOT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) q.relation)";
 
-/// The tables of this database's queues, and whether they are a subscriber's copies. What the
-/// registry says of tables that are gone is deleted.
+/// Returns the tables of this database's queues, and whether each is a subscriber's copy. Deletes entries of dropped
+/// tables from the registry, and slots of tables that are no longer queues.
 pub fn list_queues() -> HashMap<Oid, bool> {
     spi::connect(|spi| {
-        // A DELETE of nothing would tell this worker that the registry has changed.
+        // Even a DELETE without rows reports a change of the registry to this worker.
         if !spi.run(&format!("SELECT FROM xqueue.queue q WHERE {GONE} LIMIT 1")).is_empty() {
             spi.run(&format!("DELETE FROM xqueue.queue q WHERE {GONE}"));
         }
@@ -311,7 +317,8 @@ pub fn list_queues() -> HashMap<Oid, bool> {
     })
 }
 
-/// Returns whether a table is no queue, and is not about to be one: who makes it one, prepared or not, has it locked.
+/// Returns whether a table is no queue and is not about to become one. A transaction that makes it a queue, even a
+/// prepared one, has it locked.
 fn is_no_queue(table: Oid) -> bool {
     relation::try_lock(table, Lock::RowExclusive) && matches!(queue::read(table), Ok(None))
 }

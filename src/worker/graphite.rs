@@ -1,5 +1,5 @@
-//! Sends reports to one Graphite over sockets that do not block. The worker's loop calls [`Sender::work`], and waits for
-//! what [`Sender::awaited`] names. One report is kept at most.
+//! Sends reports to one Graphite server over non-blocking sockets. The worker's loop calls [`Sender::work`], and then
+//! waits for the socket or the time that [`Sender::awaited`] returns. At most one report is kept.
 
 use crate::server::system;
 use crate::settings::Protocol;
@@ -11,46 +11,48 @@ use std::time::{Duration, Instant};
 use std::{mem, vec};
 use xqueue_core::metrics::first_datagram;
 
-/// Maximum addresses of a name that are tried.
+/// Maximum number of a name's addresses that are tried.
 const MAX_ADDRESSES: usize = 4;
 /// A connection fails if its peer answers, reads or acknowledges nothing for this long.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// A new connection counts if it lasts this long: some peers accept and close at once.
+/// A new connection counts as established after this time: some peers accept and then close immediately.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 /// Pauses after failures double from the first to the last.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(60);
-/// After this a name is resolved again for UDP, where no broken connection tells that the host has moved.
+/// Age at which a UDP socket is replaced and its host name resolved again: no broken connection reveals that the host
+/// has moved.
 const STALE_AFTER: Duration = Duration::from_secs(60);
-/// Fits one Ethernet frame with room for tunnels: a datagram that is cut into fragments is lost with any of them.
+/// Maximum size of a datagram (bytes). It fits one Ethernet frame with room for tunnels: a fragmented datagram is lost
+/// with any of its fragments.
 const MAX_DATAGRAM: usize = 1400;
-/// Maximum writes in a row, and the pause of UDP behind them: more datagrams at once overflow the receiver's buffer.
+/// Maximum number of writes in a row. UDP pauses after them, because more datagrams overflow the receiver's buffer.
 const MAX_WRITES: usize = 32;
 const WRITES_PAUSE: Duration = Duration::from_millis(50);
 
-/// A name or an address of either family, without brackets, and a port.
+/// Host, port and protocol. The host is a name or an address of either family without brackets.
 type Target = (String, u16, Protocol);
 
-/// What is sent to one target. Its connection is closed when this is dropped.
+/// The sender for one target. Dropping it closes the connection.
 pub struct Sender {
     pub target: Target,
-    /// The report that waits or is on its way.
+    /// The report that waits or is being sent.
     report: Option<Vec<u8>>,
     link: Option<Link>,
-    /// Addresses left to try if the link fails before it has lasted.
+    /// Addresses left to try if the connection fails before it has lasted for `SETTLE_TIME`.
     addresses: vec::IntoIter<SocketAddr>,
-    /// After a failure: when the next attempt may be made, and the pause before it.
+    /// After a failure: when the next attempt is due, and the pause before it.
     retry: Option<(Instant, Duration)>,
-    /// As the log says.
+    /// The last message in the log reports success.
     is_well: bool,
 }
 
-/// A connection that is being made, or is there.
+/// A connection that is open or being opened.
 struct Link {
     socket: Socket,
     protocol: Protocol,
     opened_at: Instant,
-    /// How many bytes of the report are sent, and since when it is so many.
+    /// Number of bytes of the report sent so far, and the time of the last progress.
     sent: usize,
     sent_at: Instant,
     has_lasted: bool,
@@ -62,12 +64,12 @@ impl Sender {
         Sender { target, report: None, link: None, addresses, retry: None, is_well: false }
     }
 
-    /// Returns whether no report is on its way.
+    /// Returns whether no report is being sent.
     pub fn is_free(&self) -> bool {
         self.report.is_none() || self.link.is_none()
     }
 
-    /// Takes a report, in place of one that still waits after a failure.
+    /// Takes a report. It replaces a report that still waits after a failure.
     pub fn send(&mut self, report: String, now: Instant) {
         self.report = Some(report.into_bytes());
         let is_usable =
@@ -78,7 +80,8 @@ impl Sender {
         }
     }
 
-    /// Sends what the network takes now. Returns a line for the log when the target begins to take reports, or fails.
+    /// Sends as much as the network takes now. Returns a line for the log when the target begins to accept reports or
+    /// fails.
     pub fn work(&mut self, now: Instant) -> Option<Result<String, String>> {
         if self.report.is_none() || self.rest(now).is_some() {
             return None;
@@ -94,7 +97,7 @@ impl Sender {
         }
     }
 
-    /// Returns what is to come before the next call of `work`: room in a socket, or the end of a pause.
+    /// Returns the condition for the next call of `work`: the socket takes data, or a pause ends.
     pub fn awaited(&self, now: Instant) -> (Option<BorrowedFd<'_>>, Duration) {
         match (&self.report, &self.link) {
             (None, _) => (None, Duration::MAX),
@@ -113,7 +116,7 @@ impl Sender {
         (!left.is_zero()).then_some(left)
     }
 
-    /// Returns whether all is sent, over a connection that has lasted.
+    /// Continues to send, or opens a connection. Returns whether all is sent over a connection that has lasted.
     fn advance(&mut self, now: Instant) -> io::Result<bool> {
         let report = self.report.as_deref().unwrap_or_default();
         let mut error = io::Error::other("the host name has no address");
@@ -122,7 +125,8 @@ impl Sender {
             Some(link) => match link.send(report, now) {
                 Ok(is_done) => return Ok(is_done),
                 Err(failure) => {
-                    // A peer that restarts behind a balancer, or closes idle connections, causes no gap and no message.
+                    // A peer that restarts behind a load balancer or closes idle connections causes neither a gap nor a
+                    // message.
                     if link.has_lasted && failure.kind() != ErrorKind::TimedOut {
                         self.addresses = resolve(&self.target)?;
                     }
@@ -160,7 +164,7 @@ fn url((host, port, protocol): &Target) -> String {
     format!("{protocol}://{open}{host}{close}:{port}")
 }
 
-/// Waits for name servers, unless the host is an address.
+/// Resolves the host. Blocks while name servers are asked, unless the host is an address.
 fn resolve((host, port, _): &Target) -> io::Result<vec::IntoIter<SocketAddr>> {
     system::limit_name_lookup();
     let addresses = (host.as_str(), *port)
@@ -175,10 +179,10 @@ impl Link {
         let socket = Socket::new(Domain::for_address(address), kind, None)?;
         socket.set_nonblocking(true)?;
         if protocol == Protocol::Tcp {
-            // Else writes to a peer that has vanished succeed for a quarter of an hour.
+            // Otherwise writes to a vanished peer succeed for a quarter of an hour.
             socket.set_tcp_user_timeout(Some(TIMEOUT))?;
         }
-        // Of UDP too, because only then does the kernel pass on that the port is closed.
+        // UDP sockets connect too, because only then does the kernel report a closed port.
         match socket.connect(&address.into()) {
             Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
             _ => Ok(Link {
@@ -192,7 +196,7 @@ impl Link {
         }
     }
 
-    /// Sends what fits. Returns whether that is all, and the connection has lasted.
+    /// Sends as much as fits. Returns whether all is sent and the connection has lasted.
     fn send(&mut self, report: &[u8], now: Instant) -> io::Result<bool> {
         self.check()?;
         for _ in 0..MAX_WRITES {
@@ -217,16 +221,17 @@ impl Link {
         Ok(false)
     }
 
-    /// Fails if the peer has closed, or nothing listens there.
+    /// Fails if the peer has closed the connection, or no process listens on the port.
     fn check(&self) -> io::Result<()> {
-        // A port in the range of ephemeral ones may be given to this very socket, which then meets itself.
+        // If the port is in the ephemeral range, the kernel can give it to this socket, which then connects to itself.
         let ends = (self.socket.local_addr(), self.socket.peer_addr());
         if let (Ok(own), Ok(peer)) = ends
             && own == peer
         {
             return Err(ErrorKind::ConnectionRefused.into());
         }
-        // Graphite sends nothing; what another peer sends is discarded, as the end follows it.
+        // Graphite sends no data. Data from another peer is discarded, so that the end of the connection behind it is
+        // seen.
         match (&self.socket).read(&mut [0; 65536]) {
             Ok(0) => Err(io::Error::other("the connection was closed by the peer")),
             Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
@@ -248,7 +253,7 @@ mod tests {
         (listener, Sender::new(("127.0.0.1".into(), port, Protocol::Tcp)))
     }
 
-    /// Sends a report, or fails. Returns what is logged. The clock runs twenty times as fast.
+    /// Sends a report until it succeeds or fails. Returns the log. The clock runs twenty times as fast.
     fn deliver(sender: &mut Sender, report: &str) -> String {
         let mut now = sender.retry.map_or_else(Instant::now, |(retry_at, _)| retry_at);
         sender.send(report.into(), now);
@@ -274,7 +279,7 @@ mod tests {
             assert_eq!(lines.next().unwrap(), "a");
             assert_eq!(deliver(&mut sender, "b\n"), "");
             assert!(!is_read || lines.next().unwrap() == "b");
-            // Closed with something unread it is a reset, else an end of file.
+            // Closing with unread data resets the connection; otherwise the sender reads an end of file.
             drop(lines);
             assert_eq!(deliver(&mut sender, "a\n"), "");
         }
@@ -293,7 +298,7 @@ mod tests {
             listener.accept().unwrap().0.read_to_end(&mut received).unwrap();
             received
         });
-        // More than the kernel holds.
+        // More than the kernel buffers.
         let flood = "a 1 1\n".repeat(4 << 20);
         assert_eq!(deliver(&mut sender, &flood), "");
         drop(sender);
@@ -323,13 +328,13 @@ mod tests {
         let (_listener, mut sender) = listen();
         let flood = "a 1 1\n".repeat(4 << 20);
         assert!(deliver(&mut sender, &flood).contains("does not read"));
-        // The kernel holds so little for a connection that nobody accepts.
+        // The report stays whole for the next attempt.
         assert_eq!(sender.report.as_ref().map(Vec::len), Some(flood.len()));
         let mut sender = Sender::new(("no-such-host.invalid".into(), 2003, Protocol::Tcp));
         assert!(deliver(&mut sender, "a\n").contains("cannot resolve"));
     }
 
-    /// `localhost` is first of all ::1 on many machines, while carbon listens on IPv4 only.
+    /// On many machines `localhost` resolves to ::1 first, while carbon listens on IPv4 only.
     #[test]
     fn datagrams_are_small_and_whole_and_go_to_the_address_that_listens() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -1,5 +1,5 @@
-//! One job of the worker on one queue: in a transaction of its own, as the table's owner, with a time limit, so that
-//! a failing queue affects no other.
+//! One job of a worker on one queue. A failing queue affects no other queue, because each job has its own transaction
+//! and time limit. It runs as the table's owner.
 
 use crate::error::{Error, OrRaise};
 use crate::parts::schedule::own;
@@ -18,7 +18,7 @@ use pgrx::pg_sys::Oid;
 use std::time::Instant;
 use xqueue_core::statement::Change;
 
-/// What came of a job.
+/// The outcome of a job.
 pub enum Outcome<T> {
     Done(T),
     /// The table is locked exclusively; retried later.
@@ -26,30 +26,30 @@ pub enum Outcome<T> {
     Unfit(Unfit),
 }
 
-/// Why this worker has to leave a queue to another.
+/// Why this worker leaves a queue to another worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// The table is a queue no more, or belongs to another owner than this job worker serves.
+    /// The table is no longer a queue, or its owner is not the one that this job worker serves.
     Gone,
-    /// Changes of the table run code of its owner, which the worker of a database leaves to a job worker.
+    /// Changes of the table run code of its owner, which the database worker leaves to a job worker.
     RunsUserCode,
-    /// It takes too long for the database worker.
+    /// The job takes too long for the database worker.
     Slow,
 }
 
-/// Returns whether this worker goes on with a batch, task by task, when the batch takes too long. The database worker
-/// leaves such a queue to a job worker.
+/// Returns whether this worker continues task by task when a batch takes too long. The database worker leaves such a
+/// queue to a job worker.
 pub fn is_patient() -> bool {
     own::served_owner().is_some()
 }
 
-/// When a job worker is ended that does not get on.
+/// Returns when a job worker is terminated that reports no progress until then.
 pub fn stop_at() -> i64 {
     time::in_future(2 * settings::worker_timeout())
 }
 
-/// What a job may take until it is cancelled, as often as it begins with something new. A job worker that
-/// goes on for as long again is ended.
+/// The time limit of a job. After `xqueue.worker_timeout` its statement is cancelled; each new step restarts the time.
+/// A job worker that exceeds the limit by as much again is terminated.
 struct Limit(#[allow(dead_code, reason = "held")] Timeout);
 
 impl Limit {
@@ -69,7 +69,7 @@ impl Limit {
 }
 
 impl Drop for Limit {
-    /// What is left is to commit.
+    /// Extends the time for the commit.
     fn drop(&mut self) {
         Limit::put_off();
     }
@@ -106,7 +106,8 @@ pub fn run<T>(table: Oid, work: impl FnOnce(&Means) -> T) -> Result<Outcome<T>, 
         let _role = user::act_restricted_as(owner);
         let Some(means) = Means::of(&queue) else { return Outcome::Unfit(Unfit::RunsUserCode) };
         let done = work(&means);
-        // Rows of another server are visible only with the subscription.
+        // A copied row becomes visible no earlier than its subscription, so this check covers all rows that the job
+        // saw.
         if subscription::copies(table) {
             Error::new(
                 PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -118,17 +119,17 @@ pub fn run<T>(table: Oid, work: impl FnOnce(&Means) -> T) -> Result<Outcome<T>, 
     })
 }
 
-/// What came of a batch.
+/// The outcome of a batch.
 #[derive(Clone, Debug, Default)]
 pub struct Changed {
     pub tasks: usize,
     /// The time limit was reached.
     pub is_slow: bool,
-    /// The last one.
+    /// The last failure.
     pub failure: Option<Failure>,
 }
 
-/// Changes a batch of tasks; if that fails, one by one.
+/// Changes a batch of tasks. If that fails, changes them one by one.
 pub fn change(means: &Means, change: Change, wanted: Wanted) -> Changed {
     if resting::tries_again(means.queue.table) {
         return change_each(means, change, wanted);
@@ -146,10 +147,10 @@ pub fn change(means: &Means, change: Change, wanted: Wanted) -> Changed {
     }
 }
 
-/// Changes tasks one by one, so that a task that cannot be changed, or only slowly, holds up no others.
+/// Changes tasks one by one, so that a task that fails or takes long does not hold up the others.
 fn change_each(means: &Means, change: Change, wanted: Wanted) -> Changed {
     let begun = Instant::now();
-    // Other queues wait for their turn.
+    // Beyond this limit the other queues take their turn.
     let limit = (1 + u32::from(is_patient())) * settings::worker_timeout();
     let (mut changed, mut passed) = (Changed::default(), Passed::default());
     while changed.tasks + (passed.count as usize) < settings::batch_size() as usize {

@@ -1,6 +1,10 @@
-//! The job worker: serves the queues of an owner whose changes run code of that owner, or counts a large table. It is
-//! ended when it takes too long, so nothing here outlives a job but caches. It serves one owner only, so that what that
-//! owner's code leaves in the session is found by none but itself.
+//! The job worker: serves the queues of one owner whose changes run code of that owner or take too long, or counts one
+//! large table.
+//!
+//! 1. It serves one owner only, so no other owner is exposed to state that this owner's code leaves in the session.
+//! 2. It can be terminated at any point when it takes too long, so only caches outlive a job in this process.
+//! 3. It leaves when it has had no work for `IDLE_TIME`. If others wait for its worker slot or its turn, it leaves as
+//!    soon as it is not needed for a while or its turn has ended.
 
 use crate::background_worker;
 use crate::parts::schedule::workers::{Assignment, WorkerId};
@@ -17,12 +21,12 @@ use xqueue_core::pause::Limits;
 
 /// How long a job worker waits for more work before it leaves its worker slot to other background workers.
 const IDLE_TIME: Duration = Duration::from_secs(5);
-/// Maximum time between looks at the clock, because it may be set.
+/// Maximum sleep, because the system clock can be set.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
-/// What code may have left in the session that others see or wait for, such as locks.
+/// Statements that reset session state that user code can leave behind, such as locks that others wait for.
 const RESETS: [&str; 3] =
     ["SELECT pg_catalog.pg_advisory_unlock_all()", "DEALLOCATE ALL", "DISCARD SEQUENCES"];
-/// Before the next try of work whose worker had to be ended.
+/// Retry pauses for work whose worker had to be terminated.
 const STOPPED_PAUSES: Limits = (Duration::from_secs(1), Duration::from_secs(60));
 const STOPPED: &str =
     "it took longer than xqueue.worker_timeout and could not be cancelled: its worker was ended";
@@ -57,7 +61,7 @@ fn serve(of: Assignment) {
         let mut served = slot::of_job_worker(of.database, of.owner);
         let is_left = |table: &Oid, slot| !served.contains(&(slot, u32::from(*table)));
         queues.extract_if(|table, queue| is_left(table, queue.slot)).for_each(leave_sweep);
-        // The healthy ones first: one whose code does not end must not keep this worker from them.
+        // Healthy queues come first: a queue whose code does not end must not keep the worker from them.
         served.sort_by_cached_key(|(slot, _)| slot::lock(*slot).map(|slot| slot.longest_retry()));
         for (slot, table) in served {
             let queue = queues.entry(table.into()).or_insert_with(|| Maintenance::of(slot));
@@ -69,7 +73,7 @@ fn serve(of: Assignment) {
             let done = queue.work(table.into());
             reset();
             if done.is_err() {
-                // The database worker says who serves it.
+                // The database worker decides again which process serves the queue.
                 queue.forget();
                 requests::request(of.database, |requests| requests.registry = true);
             }
@@ -86,22 +90,22 @@ fn serve(of: Assignment) {
     }
 }
 
-/// What only this process knows of is looked for again by another.
+/// Requests another sweep if only this process knows of sessions that have left tasks.
 fn leave_sweep((_, queue): (Oid, Maintenance)) {
     if !queue.is_settled() {
         slot::with(queue.slot, QueueGuard::leave_sweep);
     }
 }
 
-/// Whatever this process had in hand is looked for again. A queue whose code took too long waits longer than the
-/// others.
+/// Requests full rescans if this process ends in the middle of its work. A queue whose code took too long has a pause
+/// first.
 fn leave_on_exit(_argument: u32) {
     if let Some(ended) = own::end().filter(|ended| ended.is_abnormal) {
         let Assignment { database, owner, .. } = ended.of;
         for (slot, _) in slot::of_job_worker(database, owner) {
             slot::with(slot, QueueGuard::look_for_all);
         }
-        // The one at hand may be another's by now.
+        // The table last worked on can belong to another owner by now.
         if let Some(mut slot) = slot::find(database, ended.table).and_then(slot::lock) {
             slot.look_for_all();
             if ended.is_stopped && slot.job_owner() == owner {
@@ -115,7 +119,7 @@ fn leave_on_exit(_argument: u32) {
     own::unregister();
 }
 
-/// A failure is of no account: the next job does it again.
+/// Resets the session after a job. A failure does not matter: the next job resets it again.
 fn reset() {
     let _ = xact::try_in_transaction(|| {
         spi::connect(|spi| RESETS.iter().for_each(|sql| drop(spi.run(sql))));

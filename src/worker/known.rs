@@ -1,4 +1,8 @@
-//! A queue as the database worker knows it: who serves it, and what has ended sessions may have left in it.
+//! A queue as the database worker knows it: which process serves it, and which ended sessions can have left tasks in
+//! it.
+//!
+//! A process that begins to serve a queue scans all of it first, because the process before it can have left work
+//! undone.
 
 use crate::parts::leases::epoch;
 use crate::parts::schedule::NEVER;
@@ -13,13 +17,13 @@ use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 use xqueue_core::slot_id::SlotId;
 
-/// Interval of full looks at a queue with row security. Its owner may not see all due tasks, and their becoming visible
-/// is not reported.
+/// Interval of full rescans of a queue with row security. Its owner possibly does not see all due tasks, and nothing
+/// reports when they become visible.
 const ALL_INTERVAL: Duration = Duration::from_secs(5);
 
 pub struct KnownQueue {
     pub maintenance: Maintenance,
-    /// As it was last described.
+    /// The description last read.
     described: Option<Weak<Queue>>,
     /// Owner of the table.
     pub owner: Oid,
@@ -27,19 +31,19 @@ pub struct KnownQueue {
     /// The triggers report every change.
     is_tracked: bool,
     has_row_security: bool,
-    /// Time of the last full look because of that.
+    /// Time of the last full rescan.
     looked: Instant,
 }
 
-/// Who serves a queue.
+/// The process that serves a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
     DatabaseWorker,
     /// The job worker of its owner.
     JobWorker,
-    /// Its tasks belong to another server, of which the table is a subscriber's copy.
+    /// The table is a subscriber's copy, so its tasks belong to another server.
     Publisher,
-    /// Code of its owner did not end: its tasks are left alone.
+    /// Code of the owner did not end, so no process touches the tasks.
     Nobody,
 }
 
@@ -64,7 +68,7 @@ impl KnownQueue {
         self.server
     }
 
-    /// Notes what its definition says. Once it has changed, what has failed is tried again.
+    /// Records the queue's description. A changed description ends all pauses, so failed work is tried again.
     pub fn describe(&mut self, queue: &Rc<Queue>) {
         let described = self.described.replace(Rc::downgrade(queue));
         let is_same = |described: Weak<Queue>| std::ptr::eq(described.as_ptr(), Rc::as_ptr(queue));
@@ -76,7 +80,7 @@ impl KnownQueue {
         {
             self.look_for_all();
         }
-        // Tasks taken by hand while changes are not reported are in no session's list.
+        // No session's leases include tasks that manual statements took while triggers did not report every change.
         match (std::mem::replace(&mut self.is_tracked, queue.is_tracked), queue.is_tracked) {
             (true, false) => {
                 epoch::note_untracked();
@@ -87,7 +91,7 @@ impl KnownQueue {
         }
     }
 
-    /// Hands it to who serves it from now on, who looks after all that was left behind.
+    /// Hands the queue to the process that serves it from now on, and has that process scan all of it.
     pub fn set_server(&mut self, owner: Oid, server: Server) {
         let is_new = (self.owner, self.server) != (owner, server);
         let was_left = matches!(self.server, Server::Publisher | Server::Nobody);
@@ -114,14 +118,14 @@ impl KnownQueue {
         slot::with(self.slot(), QueueGuard::look_for_all);
     }
 
-    /// Looks now and then at a queue with row security as a whole.
+    /// Requests a full rescan of a queue with row security when its interval has passed.
     pub fn look_again(&mut self) {
         if self.look_left().is_some_and(|left| left.is_zero()) {
             self.look_for_all();
         }
     }
 
-    /// Returns the time until it is to be looked at as a whole.
+    /// Returns the time until the next full rescan; None without row security.
     pub fn look_left(&self) -> Option<Duration> {
         self.has_row_security.then(|| ALL_INTERVAL.saturating_sub(self.looked.elapsed()))
     }
@@ -130,7 +134,7 @@ impl KnownQueue {
         slot::with(self.slot(), QueueGuard::ask_for_sweep);
     }
 
-    /// Takes note of sessions that have ended and may have left tasks here.
+    /// Records ended sessions that can have left tasks in this queue.
     pub fn note_ended(&mut self, ended: &[Ended]) {
         if ended.is_empty() || !may_have_taken(self.slot()) {
             return;
@@ -149,7 +153,7 @@ impl KnownQueue {
         }
     }
 
-    /// Returns when there is something to do; `NEVER` if it is not served.
+    /// Returns when the queue needs work; `NEVER` if it is not served.
     pub fn needed_at(&self, now: i64) -> i64 {
         match self.server {
             Server::DatabaseWorker | Server::JobWorker => self.maintenance.needed_at(now),
@@ -157,7 +161,7 @@ impl KnownQueue {
         }
     }
 
-    /// Returns whether consumers wait for ready tasks.
+    /// Returns whether consumers wait although tasks are ready.
     pub fn has_idle_consumers(&self) -> bool {
         slot::lock(self.slot()).is_some_and(|slot| slot.has_idle_consumers(time::now()))
     }

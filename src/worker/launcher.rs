@@ -1,5 +1,5 @@
-//! The launcher: starts the workers of databases and their job workers in the order in which they are needed, and ends
-//! job workers that take too long.
+//! The launcher: starts database workers and job workers in the order in which they are needed, and terminates job
+//! workers that take too long.
 
 use crate::background_worker;
 use crate::error::Error;
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use xqueue_core::pause::{Limits, Pause};
 use xqueue_core::slot_id::SlotId;
 
-/// Before the next try while the server has no free worker slot. The end of a worker is reported; that of other
-/// background processes is not.
+/// Retry pauses while the server has no free worker slot. The end of xqueue's workers is reported to the launcher, but
+/// not that of other background processes.
 const RETRY_PAUSES: Limits = (Duration::from_millis(5), Duration::from_secs(1));
-/// Maximum time between looks at the clock while workers are starting or databases wait, because the clock may be set.
+/// Maximum sleep while workers are starting or databases wait, because the system clock can be set.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
-/// Databases that have waited for this long for one to be forgotten are reported.
+/// Databases beyond the limit are reported after waiting this long for another database to be forgotten.
 const LEFT_OUT_AFTER: Duration = Duration::from_secs(10);
 
 const NO_SLOT: &str = "there is no background worker for its tasks: raise max_worker_processes";
@@ -57,7 +57,7 @@ fn main(_argument: u32) {
     }
 }
 
-/// Starts the workers that are needed, in the order of the requests; returns the requests that wait for a worker slot.
+/// Starts the requested workers in order. Returns the requests that wait for a worker slot.
 fn meet_all() -> Vec<Request> {
     let mut unmet = vec![];
     let mut is_full = false;
@@ -70,7 +70,7 @@ fn meet_all() -> Vec<Request> {
     unmet
 }
 
-/// Starts a worker, if it is its turn.
+/// Starts a worker if it is the turn of its request.
 fn meet(request: Request) -> Turn {
     let Request { id, of, .. } = request;
     if of.is_database() && !is_connectable(of.database) {
@@ -96,7 +96,7 @@ fn meet(request: Request) -> Turn {
     if has_started { Turn::Now } else { Turn::NoSlot }
 }
 
-/// Shows in the queues of a job worker that there is no worker slot for it, and says it in the log if it is new.
+/// Shows in the queues of a job worker that there is no worker slot for it. Writes this to the log if it is new.
 fn complain(of: Assignment, is_new: bool) {
     let slots = match of {
         _ if of.is_database() => vec![],
@@ -137,7 +137,7 @@ fn show(slot: SlotId, of: Assignment) {
     }
 }
 
-/// Says in the log that no worker can connect to a database; why is said there as well, by each that has tried.
+/// Logs that no worker can connect to a database. Each worker that tried has logged the reason.
 fn complain_of_failure(database: u32) {
     let name = name_of(database);
     Error::new(
@@ -153,17 +153,17 @@ fn name_of(database: u32) -> String {
     xact::try_in_transaction(|| catalog::database_name(database.into())).unwrap_or_default()
 }
 
-/// Returns whether a database accepts connections. If that cannot be found out, its worker finds out.
+/// Returns whether a database accepts connections. If this cannot be read, the worker itself tries to connect.
 fn is_connectable(database: u32) -> bool {
     let connectable = xact::try_in_transaction(catalog::connectable_databases);
     connectable.map_or(true, |connectable| connectable.contains(&database))
 }
 
-/// Databases that may have the extension and are in no list yet: a worker finds out, and leaves if one has not. At
-/// first these are all; later those that were refused because there were too many.
+/// Databases that can have the extension and have no entry yet. Their workers check this, and leave if it is missing.
+/// At the start these are all databases, later the databases refused because there were too many.
 struct Unlisted {
     databases: Vec<u32>,
-    /// When the last one was admitted; None once it was reported that some are left out.
+    /// When the last database was admitted; None once the remaining databases have been reported.
     admitted: Option<Instant>,
 }
 
@@ -172,7 +172,7 @@ impl Unlisted {
         Unlisted { databases: all_databases(), admitted: Some(Instant::now()) }
     }
 
-    /// Admits as many as there is room for.
+    /// Admits databases while there is room, and reports the remaining ones after a while.
     fn admit(&mut self) {
         if self.databases.is_empty() && requests::has_room_for_refused() {
             self.databases = all_databases();
@@ -191,7 +191,7 @@ impl Unlisted {
         }
     }
 
-    /// How long until it is to be reported that some are left out.
+    /// Returns the time until the remaining databases are reported.
     fn pause(&self) -> Option<Duration> {
         let admitted = self.admitted.filter(|_| !self.databases.is_empty())?;
         Some(LEFT_OUT_AFTER.saturating_sub(admitted.elapsed()))

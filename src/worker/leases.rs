@@ -1,5 +1,13 @@
-//! What the worker does for identified sessions: their time of grace begins with the end of their
-//! last connection, and with its end they are over.
+//! The worker's part in identified sessions. The grace period of a session begins when its last connection ends; when
+//! the grace period ends, the session expires.
+//!
+//! The order of the reads wins three races:
+//! 1. The clock is read before the list of connections. A connection that joins a session after the list was read sees
+//!    a later time, so for it, too, the session has expired.
+//! 2. The connections are read before the list of departed sessions. A session that is left in between is in at least
+//!    one of the two lists.
+//! 3. The connections are read again at the end. A session that is being identified is not yet visible in the table,
+//!    but already has a connection.
 
 use crate::error::{OrRaise, Result};
 use crate::parts::leases::departed::{DepartedSession, HeldLeases};
@@ -13,13 +21,13 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// The sessions that had connections at a moment.
 pub struct Attached {
-    /// Just before.
+    /// Clock just before the list was read.
     since: i64,
     sessions: Vec<Uuid>,
 }
 
 impl Attached {
-    /// Clock read before the connection list, so that a session joined later is seen as expired consistently.
+    /// Reads the clock before the list of connections (race 1).
     pub fn now() -> Attached {
         let since = time::now();
         let (lasting, passing) = sessions::identified();
@@ -27,26 +35,26 @@ impl Attached {
     }
 }
 
-/// A session that is over.
+/// A session that has ended.
 pub struct Ended {
     pub uuid: Uuid,
-    /// None if its leases are not known.
+    /// None if its leases are unknown.
     pub held: Option<HeldLeases>,
 }
 
 #[derive(Default)]
 pub struct Leases {
-    /// Sessions that were left, and may go on without a connection.
+    /// Identified sessions without a connection, whose grace period has to begin.
     left: Vec<Uuid>,
-    /// All have to be compared with the connections that there are.
+    /// A full comparison with the live connections is pending.
     compares: bool,
-    /// When the next lease ends.
+    /// When the lease of the next session ends.
     end: Option<i64>,
     retry_at: Option<Instant>,
 }
 
 impl Leases {
-    /// Maintains the leases and returns the sessions that are over. `compares`: a full comparison with live
+    /// Begins and ends grace periods, and returns the sessions that have ended. `compares`: a full comparison with live
     /// connections is pending.
     pub fn settle(
         &mut self,
@@ -78,7 +86,7 @@ impl Leases {
         }
     }
 
-    /// Returns whether only the table of sessions says what is left to do.
+    /// Returns whether the table of sessions holds all remaining work.
     pub fn is_settled(&self) -> bool {
         self.retry_at.is_none() && self.left.is_empty() && !self.compares
     }
@@ -109,7 +117,8 @@ struct Look {
     end: Option<i64>,
 }
 
-/// `attached`: the connections before the list of the sessions that were left was read.
+/// Begins the grace periods of sessions that were left, and ends expired sessions. `attached`: the connections, read
+/// before the list `left`.
 fn look(left: &[Uuid], attached: &Attached, compares: bool) -> Result<Look> {
     let (lasting, passing) = sessions::identified();
     if compares {
@@ -122,7 +131,7 @@ fn look(left: &[Uuid], attached: &Attached, compares: bool) -> Result<Look> {
     };
     let spared = [attached.sessions.clone(), lasting, passing].concat();
     ended.extend(store::expire(attached.since, &spared)?);
-    // One that is being identified just now is not to be seen yet, but has a connection.
+    // A session that is being identified has a connection now (race 3).
     let ended = sessions::not_attached(ended);
     Ok(Look { ended, locked, end: store::next_end(attached.since)? })
 }

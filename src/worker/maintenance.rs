@@ -1,5 +1,11 @@
-//! What a worker does for a queue: it gives back what ended sessions have left, and acts on what is due. The database
-//! worker does it for queues that run no code of users, a job worker for the others of an owner.
+//! The maintenance of a queue: gives back tasks of ended sessions, and acts on due tasks. The database worker does this
+//! for queues that run no user code, a job worker for the other queues of an owner.
+//!
+//! A pause postpones the next attempt:
+//! 1. Each [`Kind`] of work on a queue has a pause of its own. Other kinds and other queues go on meanwhile.
+//! 2. A failure, a locked table or a job without progress begins a pause, twice as long as the previous one up to a
+//!    limit.
+//! 3. Progress resets the pause. An altered table ends all pauses of its queue.
 
 use crate::parts::leases::sessions;
 use crate::parts::schedule::{Kind, NEVER};
@@ -15,24 +21,24 @@ use std::time::Duration;
 use xqueue_core::pause::Limits;
 use xqueue_core::slot_id::SlotId;
 
-/// Before the next try on a table that is locked.
+/// Retry pauses while a table is locked.
 pub const BUSY_PAUSES: Limits = (Duration::from_millis(1), Duration::from_millis(50));
-/// Before the next try where tasks are as they were before: their rows are locked, or a trigger reverts the change.
+/// Retry pauses after a job without effect: rows are locked, or a trigger reverts the change.
 const UNCHANGED_PAUSES: Limits = (Duration::from_millis(1), Duration::from_millis(500));
-/// Before the next try after a failure. Tasks that fall due are tried in between, and so is all once the table is
+/// Retry pauses after a failure. Tasks that fall due in between are tried, and all tasks are tried once the table is
 /// altered.
 const FAILURE_PAUSES: Limits = (Duration::from_millis(100), Duration::from_secs(60));
-/// Before the next try of work that was cancelled because it took too long, which delays others.
+/// Retry pauses after work was cancelled because it took too long, which delays other queues.
 const SLOW_PAUSES: Limits = (Duration::from_secs(1), Duration::from_secs(10));
-/// Number of sessions whose tasks are given back in one job.
+/// Maximum number of sessions whose tasks one job gives back.
 const SESSIONS: usize = 128;
 
-/// The work on one queue, beyond what its slot says.
+/// The work on one queue that its slot does not hold.
 pub struct Maintenance {
     pub slot: SlotId,
     /// All taken tasks have to be compared with the live sessions.
     sweep: bool,
-    /// Ended sessions that may have left tasks.
+    /// Ended sessions that can have left tasks.
     ended: Vec<Uuid>,
     /// The kind of timed work with which the next job begins.
     first: usize,
@@ -43,17 +49,17 @@ impl Maintenance {
         Maintenance { slot, sweep: false, ended: vec![], first: 0 }
     }
 
-    /// Stops looking: the tasks belong to another server, or to another worker.
+    /// Forgets this work, because the tasks belong to another server or another worker serves them.
     pub fn forget(&mut self) {
         *self = Maintenance::of(self.slot);
     }
 
-    /// Looks for what a session has left that has ended.
+    /// Records an ended session whose tasks are to be given back.
     pub fn note_ended(&mut self, session: Uuid) {
         self.ended.push(session);
     }
 
-    /// Does what there is to do: of each kind a batch, then it is the next queue's turn.
+    /// Does one batch of each kind of work; then it is the next queue's turn.
     pub fn work(&mut self, table: Oid) -> Result<(), Unfit> {
         if slot::with(self.slot, QueueGuard::take_sweep) == Some(true) {
             self.sweep = may_have_taken(self.slot);
@@ -95,14 +101,14 @@ impl Maintenance {
         let now = time::now();
         let is_due = |slot: &QueueGuard| slot.due() <= now && slot.may_retry(Kind::Timed, now);
         let Some(mut slot) = slot::lock(self.slot).filter(is_due) else { return Ok(()) };
-        // No remaining task is due before, so the scan starts there and skips the dead index entries before it.
+        // No remaining task is due before `since`, so the scan starts there and skips the dead index entries before it.
         let since = slot.due();
         slot.forget_due();
         drop(slot);
         self.act_on_due(since, table)
     }
 
-    /// Tries again what has refused, behind what has fallen due since.
+    /// Retries tasks that refused a change, after tasks that have fallen due since.
     fn retry_refused(&mut self, table: Oid) -> Result<(), Unfit> {
         let has_refused = slot::lock(self.slot).is_some_and(|slot| slot.has_failed(Kind::Refused));
         match has_refused && self.is_due(Kind::Refused) && self.is_due(Kind::Timed) {
@@ -117,7 +123,7 @@ impl Maintenance {
         let report = self.perform(Kind::Timed, table, act);
         let next = match &report {
             Ok(Some(report)) => report.next,
-            // What is not known is looked up at the next try.
+            // The next due time is unknown, so the next attempt scans from the start.
             _ => Some(i64::MIN),
         };
         next.and_then(|next| slot::with(self.slot, |slot| slot.lower_due(next)));
@@ -125,7 +131,7 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Does work and notes in the slot what came of it. None if it has not been done.
+    /// Does work and records its outcome in the slot. Returns None if it was not done.
     fn perform(
         &self,
         kind: Kind,
@@ -161,7 +167,7 @@ impl Maintenance {
         slot::lock(self.slot).is_some_and(|slot| slot.may_retry(kind, time::now()))
     }
 
-    /// Returns whether only tables and shared memory say what is left to do.
+    /// Returns whether tables and shared memory hold all remaining work.
     pub fn is_settled(&self) -> bool {
         !self.sweep && self.ended.is_empty()
     }
@@ -173,7 +179,7 @@ impl Maintenance {
     }
 }
 
-/// Notes what came of work that was done.
+/// Records the outcome of work that was done.
 fn note(slot: &mut QueueGuard, kind: Kind, report: &Report) {
     if report.tried_all && !report.refuses {
         slot.end_retry(Kind::Refused);
@@ -190,7 +196,7 @@ fn note(slot: &mut QueueGuard, kind: Kind, report: &Report) {
     let pauses = match &report.failure {
         Some(failure) if report.refuses => pauses_after(failure),
         _ if report.has_progressed => return,
-        // Tasks that the direct path could not change rest by themselves.
+        // Tasks that failed on the direct path have a pause of their own, see [`crate::worker::resting`].
         Some(failure) if kind == Kind::Orphans || failure.is_canceled() => pauses_after(failure),
         _ => UNCHANGED_PAUSES,
     };
@@ -201,9 +207,9 @@ fn pauses_after(failure: &Failure) -> Limits {
     if failure.is_canceled() { SLOW_PAUSES } else { FAILURE_PAUSES }
 }
 
-/// Returns whether a queue may have taken tasks.
+/// Returns whether a queue can have taken tasks.
 pub fn may_have_taken(slot: SlotId) -> bool {
-    // A take that is visible may have been given back before it is counted, which needs the slot's lock: until then the
-    // counters say too little.
+    // A take becomes visible before it is counted, because counting needs the slot's lock. If the task is given back in
+    // between, the counters are too low for a moment.
     slot::lock(slot).is_some_and(|slot| slot.has_taken()) || sessions::any_committing(|_| true)
 }

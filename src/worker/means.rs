@@ -1,5 +1,5 @@
-//! The two ways in which a job looks at tasks and changes them: directly, or by statements. What a statement is planned
-//! and run with may be code of the table's owner, so only a job worker runs any.
+//! The two ways in which a job reads and changes tasks: the direct path and statements. Planning and running a
+//! statement can run code of the table's owner, so only a job worker runs statements.
 
 use crate::error::OrRaise;
 use crate::parts::schedule::own;
@@ -24,19 +24,20 @@ use xqueue_core::statement::{Change, Parameter};
 pub struct Means<'q> {
     pub queue: &'q Rc<Queue>,
     pub is_direct: bool,
-    /// Tasks rested when the job began.
+    /// Tasks were resting when the job began.
     pub has_rested: bool,
-    /// Another command has outdated the description of the table in the middle of the job. The job has not seen all
-    /// tasks, so it has to be done again.
+    /// Another command has changed the table's description during the job. The job has not seen all tasks and has to be
+    /// repeated.
     pub is_outdated: Cell<bool>,
 }
 
-/// The tasks that a batch passes over because their changes have failed. Those that were changed directly rest.
+/// Tasks that a batch passes over because their changes failed. Tasks that failed on the direct path also rest, see
+/// [`resting`].
 #[derive(Default)]
 pub struct Passed {
-    /// The row that is being changed, and its key if it is changed alone.
+    /// The row that is being changed, and its key. None if it is changed in a batch.
     tried: Cell<Option<(RowId, String)>>,
-    /// How many there are.
+    /// Number of tasks passed over.
     pub count: i32,
 }
 
@@ -60,7 +61,7 @@ impl Passed {
 }
 
 impl<'q> Means<'q> {
-    /// None if only statements can do it, in the worker of a database.
+    /// Returns None if only statements can do the work and this is the database worker.
     pub fn of(queue: &'q Rc<Queue>) -> Option<Means<'q>> {
         let is_direct = Upkeep::of(queue).is_some();
         let has_rested = resting::begin(queue);
@@ -72,7 +73,7 @@ impl<'q> Means<'q> {
         })
     }
 
-    /// Works without statements. Gives nothing if the description of the table is outdated, which is noted.
+    /// Works on the direct path. If the table's description is outdated, notes that and returns nothing.
     fn directly<T: Default>(&self, work: impl FnOnce(&Upkeep) -> Option<T>) -> T {
         let done = Upkeep::of(self.queue).and_then(|upkeep| work(&upkeep));
         if done.is_none() {
@@ -81,7 +82,7 @@ impl<'q> Means<'q> {
         done.unwrap_or_default()
     }
 
-    /// Changes up to `limit` tasks, but for those passed over, and returns their number.
+    /// Changes up to `limit` tasks, except those passed over, and returns their number.
     pub fn change(&self, change: Change, wanted: Wanted, limit: i32, passed: &Passed) -> usize {
         if self.is_direct {
             return self.directly(|upkeep| {
@@ -96,8 +97,7 @@ impl<'q> Means<'q> {
         counting::run(self.queue, call(change), || spi::connect(change_all)).or_raise()
     }
 
-    /// Returns the next instant at which there is something to do, none of which is before `since`; tasks that rest are
-    /// passed over.
+    /// Returns the next instant at which a task is due. No task is due before `since`. Resting tasks are skipped.
     pub fn next_due(&self, since: i64) -> Option<i64> {
         if self.is_direct {
             let is_tried = |found: &Found| !resting::is_resting(self.queue.table, found.id());
@@ -110,7 +110,7 @@ impl<'q> Means<'q> {
         })
     }
 
-    /// Returns the sessions that hold tasks; None for no session.
+    /// Returns the sessions that hold tasks. None stands for tasks taken without a session.
     pub fn holders(&self) -> Vec<Option<Uuid>> {
         match self.is_direct {
             true => self.directly(|upkeep| upkeep.holders()),
@@ -118,7 +118,7 @@ impl<'q> Means<'q> {
         }
     }
 
-    /// Returns those of the sessions that hold tasks which are wanted.
+    /// Returns the sessions among the wanted ones that hold tasks.
     pub fn holding(&self, wanted: Wanted) -> Vec<Uuid> {
         let holding = match self.is_direct {
             true => self.directly(|upkeep| upkeep.holding(wanted)),
@@ -127,7 +127,7 @@ impl<'q> Means<'q> {
         holding.into_iter().flatten().collect()
     }
 
-    /// The sessions that a statement finds; None for no session.
+    /// Returns the sessions that a statement finds. None stands for tasks taken without a session.
     fn owners(&self, find: &Statement, arguments: &Arguments) -> Vec<Option<Uuid>> {
         spi::connect(|spi| {
             let rows = self.queue.run(spi, find, arguments);
@@ -135,13 +135,13 @@ impl<'q> Means<'q> {
         })
     }
 
-    /// Returns whether what becomes of each task is noted.
+    /// Returns whether the transitions of all changed tasks are recorded.
     pub fn tells(&self) -> bool {
         self.is_direct || self.queue.is_tracked || self.queue.has_row_security
     }
 
-    /// Returns whether tasks have left the states in which they were found. A trigger may revert a change or put the
-    /// task back, and a rule may do nothing: how many rows a statement has changed says nothing.
+    /// Returns whether tasks have left the states in which they were found. The number of changed rows proves nothing:
+    /// a trigger can revert a change or put the task back, and a rule can do nothing.
     pub fn has_made_progress(&self) -> bool {
         let (transitions, due) = transaction::transitions(self.queue.slot);
         has_progressed(&transitions, due.is_some_and(|due| due <= time::now()))
@@ -160,7 +160,7 @@ impl<'q> Means<'q> {
     }
 }
 
-/// The call as which a change is counted.
+/// Returns the call that a change counts as.
 fn call(change: Change) -> Call {
     match change {
         Change::Promote => Call::Delay,

@@ -1,4 +1,4 @@
-//! The worker that sends metrics: reads the counters of all databases from shared memory.
+//! The metrics worker: reads the counters of all databases from shared memory and sends them to Graphite.
 
 use crate::parts::schedule::{requests, status};
 use crate::parts::slot;
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use xqueue_core::metrics::{Measured, families, graphite_lines};
 use xqueue_core::slot_id::SlotId;
 
-/// The workers of the databases are asked for what they know this long before a report, at most.
+/// Maximum time before a report at which database workers are asked for ages that only their tables show.
 const ASK_AHEAD: Duration = Duration::from_secs(1);
-/// Interval at which a database without a worker gets one for the sake of the metrics alone, at most.
+/// Minimum interval at which a database without a worker gets one only for the metrics.
 const REST_INTERVAL: Duration = Duration::from_secs(10);
 
 background_worker!(xqueue_metrics_main => main);
@@ -35,7 +35,7 @@ fn main(_argument: u32) {
             continue;
         };
         let (now, interval) = (Instant::now(), settings::graphite_interval());
-        // The interval may be shorter now.
+        // The setting can have become shorter.
         due_at = due_at.min(now + interval);
         if due_at <= now {
             if sender.is_free() {
@@ -56,11 +56,11 @@ fn main(_argument: u32) {
     }
 }
 
-/// Has the workers note what only the tables say, and has changed, in time for the next report.
+/// Asks database workers to record outdated ages of ready tasks in time for the next report.
 fn ask_workers(rested: &mut HashMap<u32, Instant>) {
     rested.retain(|_, asked| asked.elapsed() < REST_INTERVAL);
     for database in slot::databases_with_outdated_ages() {
-        // One that rests has to be started.
+        // A resting worker has to be started first.
         let rests = status::worker_of(database).is_none_or(|worker| worker.worker.is_none());
         if !rests || !rested.contains_key(&database) {
             requests::request(database, |requests| requests.metrics = true);
@@ -84,7 +84,7 @@ fn measured(slot: SlotId, now: i64) -> Option<Measured> {
     let (names, tubes) = (slot.names(), slot.tube_names());
     let (statistics, ready_since) = (slot.statistics(), slot.ready_since());
     if ready_since.is_none() {
-        // A task that becomes ready later has not been since then.
+        // No task is ready: a task that becomes ready later must not inherit an older time.
         slot.forget_ready_since();
     }
     drop(slot);

@@ -1,5 +1,5 @@
-//! The background workers: a launcher, one for each database with the extension, job workers that run user code for
-//! it, and one for the metrics of all databases.
+//! The background workers: a launcher, one metrics worker, a database worker for each database with the extension, and
+//! job workers that run user code for the database workers.
 
 mod ages;
 pub mod database;
@@ -21,7 +21,7 @@ mod work;
 
 use crate::server::worker;
 
-/// Registers the permanent ones with the server.
+/// Registers the launcher and the metrics worker, which the server keeps running.
 pub fn init() {
     worker::start_with_server("xqueue launcher", "xqueue_launcher_main");
     worker::start_with_server("xqueue metrics", "xqueue_metrics_main");

@@ -1,5 +1,11 @@
-//! Queues that prepared transactions have changed: when those end, the counters can be exact again. The command that
-//! ends one tells the worker; as others may be in the way, it also looks by itself, less and less often.
+//! Queues that prepared transactions have changed. When these transactions end, the counters can become exact again.
+//! The command that ends a prepared transaction notifies the worker. Other transactions can still be in the way, so the
+//! worker also checks unasked, at growing intervals.
+//!
+//! Settling a queue wins two races:
+//! 1. PREPARE meanwhile: the mark is cleared before the locks are read, so a PREPARE in between sets it again.
+//! 2. COMMIT PREPARED meanwhile: consumers are woken after the locks are read. Changes whose locks are gone are
+//!    visible, but have woken no consumer. An earlier wake-up would miss a transaction that ends in between.
 
 use crate::parts::slot;
 use crate::server::value::Value;
@@ -11,15 +17,16 @@ use std::time::Duration;
 use xqueue_core::pause::{Limits, Pause};
 use xqueue_core::slot_id::SlotId;
 
-/// Before the next look while a queue is unsettled.
+/// Pauses between checks while a queue is unsettled.
 const PAUSES: Limits = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// When to look next.
+/// When to check next.
 #[derive(Default)]
 pub struct Prepared {
-    /// A prepared transaction has ended, or a queue is new here and may have been changed by one.
+    /// A prepared transaction has ended, or a queue is new to this worker and a prepared transaction can have changed
+    /// it.
     asked: bool,
-    /// Though nothing is heard of an end; None while all queues are settled.
+    /// Pause before the next unasked check; None while all queues are settled.
     pause: Option<Pause>,
 }
 
@@ -28,18 +35,18 @@ impl Prepared {
         self.asked = true;
     }
 
-    /// How long there is nothing to look at; None: until it is asked to.
+    /// Returns the time until the next unasked check; None means wait for a notification.
     pub fn left(&self) -> Option<Duration> {
         self.pause.map(|pause| pause.left(time::now()))
     }
 
-    /// How long until a worker is needed, if none is told of an end: at most the longest pause.
+    /// Returns the time until a worker is needed without a notification: the longest pause.
     pub fn rest(&self) -> Option<Duration> {
         self.pause.map(|_| PAUSES.1)
     }
 
-    /// Finds, when due, the queues whose tables prepared transactions have changed; the counters of the others can be
-    /// exact again.
+    /// If a check is due, finds the queues whose tables prepared transactions have changed. The counters of the others
+    /// can become exact again.
     pub fn look(&mut self, queues: &HashMap<Oid, KnownQueue>) -> HashSet<Oid> {
         let asked = std::mem::take(&mut self.asked);
         if !asked && self.left().is_none_or(|left| !left.is_zero()) {
@@ -47,7 +54,7 @@ impl Prepared {
         }
         let slots = queues.iter().map(|(table, queue)| (*table, queue.slot()));
         let mut marked: Vec<(Oid, SlotId)> = slots.filter(|(_, slot)| is_marked(*slot)).collect();
-        // Settling a queue wakes all its waiting consumers: unasked, only queues that can be settled are.
+        // Settling a queue wakes all its waiting consumers. So an unasked check tries only queues that can be settled.
         let mut unsettled = if asked { HashSet::new() } else { changed_among(&marked) };
         marked.retain(|(table, _)| !unsettled.contains(table));
         if !marked.is_empty() {
@@ -66,7 +73,7 @@ fn is_marked(slot: SlotId) -> bool {
 
 /// Settles the queues whose tables no prepared transaction has changed, and returns the others.
 fn settle(marked: Vec<(Oid, SlotId)>) -> HashSet<Oid> {
-    // The mark is cleared before the locks are looked at: a PREPARE meanwhile sets it again.
+    // Cleared before the locks are read (race 1).
     let mut reserved = Vec::with_capacity(marked.len());
     for (table, slot) in &marked {
         if let Some(mut queue) = slot::lock(*slot) {
@@ -79,8 +86,7 @@ fn settle(marked: Vec<(Oid, SlotId)>) -> HashSet<Oid> {
     for (table, slot, room) in reserved {
         let is_changed = changed.contains(&table);
         if let Some(mut queue) = slot::lock(slot) {
-            // Changes whose locks are gone are visible, and have woken no consumer. A wake-up before the look at the locks
-            // would come too early for a transaction that ends in between.
+            // Woken after the locks were read (race 2).
             queue.wake_everyone();
             queue.lower_due(i64::MIN);
             match is_changed {
@@ -91,7 +97,7 @@ fn settle(marked: Vec<(Oid, SlotId)>) -> HashSet<Oid> {
                 queue.resolve_owner((*owner).into());
             }
             if !is_changed {
-                // It may have given tasks to sessions that have ended since.
+                // A prepared transaction can have given tasks to sessions that have ended since.
                 queue.ask_for_sweep();
             }
         }
@@ -99,7 +105,7 @@ fn settle(marked: Vec<(Oid, SlotId)>) -> HashSet<Oid> {
     changed
 }
 
-/// The owners, as they are now, of those of the tables that prepared transactions may have given to others.
+/// Returns the current owners of the tables whose owner a prepared transaction can have changed.
 fn owners_among<'a>(tables: impl Iterator<Item = &'a (Oid, SlotId)>) -> HashMap<Oid, Oid> {
     let is_given = |slot| slot::lock(slot).is_some_and(|slot| slot.has_prepared_owner());
     let given: Vec<Oid> =
@@ -112,7 +118,7 @@ fn owners_among<'a>(tables: impl Iterator<Item = &'a (Oid, SlotId)>) -> HashMap<
     owners.unwrap_or_default()
 }
 
-/// Those of the tables that prepared transactions have changed; all of them if that cannot be found out.
+/// Returns the tables that prepared transactions have changed; all of them if this cannot be read.
 fn changed_among(tables: &[(Oid, SlotId)]) -> HashSet<Oid> {
     if tables.is_empty() {
         return HashSet::new();
@@ -122,9 +128,9 @@ fn changed_among(tables: &[(Oid, SlotId)]) -> HashSet<Oid> {
     tables.iter().map(|(table, _)| *table).filter(is_changed).collect()
 }
 
-/// The tables on which prepared transactions hold a lock that a change needs. The predicate locks of serializable
-/// transactions have no process either, and stay after COMMIT PREPARED for as long as others are open that
-/// overlap with it.
+/// Returns the tables on which prepared transactions hold a lock that a change needs. Predicate locks are left out:
+/// those of serializable transactions have no process either, and outlast COMMIT PREPARED while overlapping
+/// transactions are open.
 fn changed_by_prepared() -> HashSet<Oid> {
     spi::connect(|spi| {
         let rows = spi.run(

@@ -1,8 +1,10 @@
-//! Recounts of a database's queues: which, where and when.
+//! Recounts of a database's queues: which tables are counted, when, and by which process.
 //!
-//! In each round the database worker counts for a moment only: first what is waited for, then owners in turn. A table
-//! that is too large for that is counted by a job worker, for as long as it takes: neither a huge table nor slow rows
-//! make others wait.
+//! 1. The database worker counts for a short time in each round: first the tables that a caller waits for, then the
+//!    tables of all owners in turn.
+//! 2. A job worker counts a table that is too large for that, without a time limit.
+//!
+//! So neither a huge table nor slow rows delay other queues.
 
 use crate::parts::schedule::workers::Assignment;
 use crate::parts::schedule::{Kind, requests};
@@ -20,16 +22,16 @@ use std::time::{Duration, Instant};
 use xqueue_core::pause::Limits;
 use xqueue_core::slot_id::SlotId;
 
-/// How long a recount may take in the database worker, and after how much of them its round ends.
+/// Time limit of a recount in the database worker, and the total after which no further recount begins in a round.
 const LIMIT: Duration = Duration::from_millis(100);
-/// A table with more pages is left to a job worker.
+/// A table with more pages is counted by a job worker.
 const MOST_PAGES: u32 = 1000;
-/// Before the next try on a table that was needed exclusively. All that was counted is lost.
+/// Retry pauses for a table that another command needed exclusively. Its unfinished recount is lost.
 const PAUSES: Limits = (Duration::from_millis(100), Duration::from_secs(60));
 
 pub struct Recounts {
     database: u32,
-    /// The limit has left some to the next round.
+    /// The limit has left some tables to the next round.
     is_cut_off: bool,
 }
 
@@ -38,7 +40,7 @@ impl Recounts {
         Recounts { database, is_cut_off: false }
     }
 
-    /// Counts what has to be counted, but for tables that prepared transactions have changed.
+    /// Counts the tables that need it, except those that prepared transactions have changed.
     pub fn work(&mut self, queues: &HashMap<Oid, KnownQueue>, unsettled: &HashSet<Oid>) {
         let begun = Instant::now();
         self.is_cut_off = false;
@@ -57,8 +59,8 @@ impl Recounts {
         }
     }
 
-    /// Returns the tables that are to be counted now: first those that are waited for, then the first of each owner,
-    /// the second of each, and so on.
+    /// Returns the tables to be counted now: first the awaited ones, then the first table of each owner, the second of
+    /// each, and so on.
     fn in_turn(&self, queues: &HashMap<Oid, KnownQueue>, unsettled: &HashSet<Oid>) -> Vec<Oid> {
         let (mut counts, mut ranked) = (HashMap::<Oid, u32>::new(), vec![]);
         for (table, queue) in self.wanting(queues) {
@@ -75,7 +77,7 @@ impl Recounts {
         ranked.into_iter().map(|(_, _, table)| table).collect()
     }
 
-    /// Returns the queues that have to be counted and that no job worker has.
+    /// Returns the queues that need a recount and have no job worker for it.
     fn wanting<'q>(
         &self,
         queues: &'q HashMap<Oid, KnownQueue>,
@@ -86,7 +88,7 @@ impl Recounts {
         queues.filter(move |(table, queue)| left(queue).is_some() && !is_counted(*table))
     }
 
-    /// How long there is nothing to do; None: until something happens.
+    /// Returns the time until the next recount; None means wait for a signal.
     pub fn pause(&self, queues: &HashMap<Oid, KnownQueue>) -> Option<Duration> {
         let least = if self.is_cut_off { Duration::ZERO } else { BUSY_PAUSES.1 };
         let wanting = self.wanting(queues).filter_map(|(_, queue)| left(queue));
@@ -94,7 +96,7 @@ impl Recounts {
     }
 }
 
-/// How long a queue is not to be counted; None: until it has to be.
+/// Returns the time until the queue's recount is due; None if it needs no recount.
 fn left(queue: &KnownQueue) -> Option<Duration> {
     let slot = slot::lock(queue.slot()).filter(|slot| slot.needs_recount())?;
     Some(slot.retry_left(Kind::Recount, time::now()))
@@ -111,17 +113,17 @@ fn note(slot: SlotId, counted: Result<(), Stopped>) {
     });
 }
 
-/// Counts within a limit.
+/// Counts a table within the limits of the database worker.
 fn count_briefly(table: Oid) -> Result<(), Stopped> {
     let counted = xact::try_in_transaction(|| {
         let _limit = Timeout::after(LIMIT);
         count(table, Purpose::RenewBriefly, MOST_PAGES)
     });
-    // A job worker finds out what is wrong.
+    // After an error, a job worker counts again and reports the error.
     counted.unwrap_or(Err(Stopped::TooLong))
 }
 
-/// Counts without a limit, in a job worker.
+/// Counts a table without a limit, in a job worker.
 pub fn count_at_leisure(table: Oid) {
     injection::point(c"xqueue-recounter-begins");
     let counted = xact::try_in_transaction(|| count(table, Purpose::Renew, u32::MAX));
@@ -137,8 +139,8 @@ pub fn count_at_leisure(table: Oid) {
     }
 }
 
-/// Others may need the table, or the list of queues. What comes to nothing is asked for again by the claim that is
-/// dropped.
+/// Counts a table, unless another command needs it or the list of queues. If the count does not finish, dropping its
+/// claim requests it again.
 fn count(table: Oid, purpose: Purpose, most_pages: u32) -> Result<(), Stopped> {
     if !queue::try_lock() || !relation::try_lock_whole(table, Lock::AccessShare) {
         return Err(Stopped::InTheWay);

@@ -1,8 +1,10 @@
-//! Tasks whose changes have failed. They rest, so that the worker writes nothing in vain for them, and the tasks behind
-//! them are served as ever. After a pause one of them is tried again: if that fails too, the pause doubles, up to a
-//! minute; if not, all are. They are forgotten when their table is altered, and with the process.
+//! Tasks whose changes on the direct path have failed.
 //!
-//! A task is known by where its row is: once somebody changes it, it is another row, which is tried at once.
+//! 1. They rest, so that the worker writes nothing for them without effect and serves the tasks behind them as usual.
+//! 2. After a pause one of them is tried again. If it fails, the pause doubles, up to a minute; otherwise all are
+//!    tried.
+//! 3. They are forgotten when their table is altered, and when the process ends.
+//! 4. A task is known by the position of its row. A task that is changed has a new row, so it is tried immediately.
 
 use crate::queue::Queue;
 use crate::server::time;
@@ -16,16 +18,16 @@ use xqueue_core::pause::{Limits, Pause};
 use xqueue_core::row_id::RowId;
 
 const PAUSES: Limits = (Duration::from_secs(1), Duration::from_secs(60));
-/// Maximum number of tasks of a queue that are known to fail; more are tried again with the queue.
+/// Maximum number of tasks of a queue that are known to fail. More failing tasks are tried again with the queue.
 const ROWS: usize = 10_000;
 
 struct Resting {
-    /// As its table was described.
+    /// The description of the table when a change failed first.
     queue: Weak<Queue>,
-    /// With their numbers in the order of their failures.
+    /// The failed rows, numbered in the order of their failures.
     rows: HashMap<RowId, u64>,
     failures: u64,
-    /// The one that is tried again.
+    /// The row that is tried again.
     tried: Option<RowId>,
     pause: Pause,
     last: Failure,
@@ -35,7 +37,7 @@ thread_local! {
     static RESTING: RefCell<HashMap<Oid, Resting>> = RefCell::default();
 }
 
-/// Begins a job on a queue: lets one task be tried again if it is time. Returns whether there was one that rests.
+/// Begins a job on a queue. If the pause has ended, one task is tried again. Returns whether tasks were resting.
 pub fn begin(queue: &Rc<Queue>) -> bool {
     RESTING.with_borrow_mut(|resting| {
         let Some(of_queue) = resting.get_mut(&queue.table) else { return false };
@@ -57,13 +59,14 @@ pub fn is_resting(table: Oid, row: RowId) -> bool {
     })
 }
 
-/// Returns whether a task is tried again that has failed: alone, because it would undo what is done with it.
+/// Returns whether this job tries a failed task again. Such a task is changed alone, because its failure would undo the
+/// whole batch.
 pub fn tries_again(table: Oid) -> bool {
     RESTING
         .with_borrow(|resting| resting.get(&table).is_some_and(|of_queue| of_queue.tried.is_some()))
 }
 
-/// Notes a failure, and tells the log of the first.
+/// Records a failure. Logs the first one of a queue.
 pub fn note_failure(queue: &Rc<Queue>, row: RowId, failure: &Failure) {
     RESTING.with_borrow_mut(|resting| {
         let of_queue = resting.entry(queue.table).or_insert_with(|| {
@@ -87,7 +90,8 @@ pub fn note_failure(queue: &Rc<Queue>, row: RowId, failure: &Failure) {
     });
 }
 
-/// Ends a job on a queue; returns when to try again what has rested until now, and the last failure if it still does.
+/// Ends a job on a queue. Returns the time until the resting tasks are tried again, and the last failure if tasks still
+/// rest.
 pub fn end(table: Oid) -> Option<(Duration, Option<Failure>)> {
     RESTING.with_borrow_mut(|resting| {
         let of_queue = resting.get_mut(&table)?;

@@ -1,6 +1,6 @@
-//! Code of an owner's that does not end when its job worker is told to, as a loop in C that looks for no interrupt. No
-//! process can cure that, nor does a restart. So the queue is marked in the registry, and its tasks are left alone
-//! until `upgrade` writes its definition anew.
+//! User code that does not end when its job worker is terminated, for example a loop in C that never checks for
+//! interrupts. Neither another process nor a restart can cure it. So the queue is marked in the registry, and no worker
+//! touches its tasks until `upgrade` rewrites the definition.
 
 use crate::queue;
 use crate::server::relation;
@@ -9,11 +9,12 @@ use crate::server::value::Value;
 use crate::server::{own_table, spi, xact};
 use pgrx::pg_sys::Oid;
 
-/// What the queue shows.
+/// The error of a marked queue.
 pub const MESSAGE: &str = "code of its owner did not end when its worker was told to, so its tasks are left alone: mend the \
                            code, and call xqueue.upgrade() on the queue";
 
-/// Marks a queue, for good even if the server crashes next. A row that is locked is marked at the next try.
+/// Marks a queue with a synchronous commit, so that the mark survives a crash. Returns false if the row is locked or an
+/// error occurs; the next round tries again.
 pub fn mark(table: Oid) -> bool {
     let marked = xact::try_in_transaction(|| {
         if !queue::try_lock() {

@@ -1,4 +1,4 @@
-//! The jobs of a queue: what each does in its transaction, in whatever process.
+//! The jobs of a queue: the work of each within its transaction, in the database worker or a job worker.
 
 use crate::error::OrRaise;
 use crate::parts::leases::store;
@@ -17,31 +17,31 @@ use xqueue_core::field::Field;
 use xqueue_core::statement::Change;
 use xqueue_core::status::Status;
 
-/// What came of work whose transaction has committed.
+/// The outcome of work whose transaction has committed.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// There was progress, or nothing is left. Otherwise the rest is locked by other transactions, or was changed without
-    /// effect, as by a trigger.
+    /// There was progress, or nothing is left. Otherwise the remaining rows are locked by other transactions, or were
+    /// changed without effect, for example by a trigger.
     pub has_progressed: bool,
     /// The next instant to act, after timed work.
     pub next: Option<i64>,
     /// Sessions that were found to have ended, or that still hold tasks.
     pub sessions: Vec<Uuid>,
-    /// There are more tasks without a session.
+    /// More tasks without a session are left.
     pub has_more: bool,
-    /// A time limit was reached, even if the work was completed within others.
+    /// A time limit was reached, even if the work was then completed within further limits.
     pub is_slow: bool,
-    /// The kind with which the next job has to begin, after timed work.
+    /// Index of the change with which the next job begins, after timed work.
     pub first: usize,
-    /// All that is due was tried, also what had refused.
+    /// All due tasks were tried, including those that had refused a change before.
     pub tried_all: bool,
-    /// Due tasks have refused to be changed by statements: they rest. Those that refuse the direct path rest by
-    /// themselves.
+    /// Due tasks have refused to be changed by statements, so the queue's retry of refused tasks pauses. Tasks that
+    /// fail on the direct path rest instead.
     pub refuses: bool,
     pub failure: Option<Failure>,
 }
 
-/// Does a job and says what came of it. An error has undone it.
+/// Runs a job and returns its report. An error has rolled the job back.
 pub fn perform(
     table: Oid,
     work: impl FnOnce(&Means) -> Report,
@@ -58,7 +58,7 @@ pub fn perform(
     }
 }
 
-/// Adds to a report what rests because it has failed, and when one of that is tried again.
+/// Adds the resting tasks to a report: their last failure, and when one of them is tried again.
 fn with_resting(means: &Means, mut report: Report) -> Report {
     if let Some((left, failure)) = resting::end(means.queue.table).filter(|_| means.is_direct) {
         let again = match left {
@@ -71,15 +71,15 @@ fn with_resting(means: &Means, mut report: Report) -> Report {
     report
 }
 
-/// Acts on what is due at `now`: delays, times to run, ends of life. Nothing is due before `since` but what has refused.
-/// Does a batch of each kind, beginning with the kind at index `first`, up to the first one that reaches a time limit:
-/// others wait for their turn.
+/// Acts on tasks due at `now`, whose delay, time to run or life has ended. Only tasks that refused a change are due
+/// before `since`. Does a batch of each change, beginning at index `first`. Stops after a batch that reaches a time
+/// limit, because other queues wait for their turn.
 pub fn act_on_time(means: &Means, (now, since): (i64, i64), first: usize) -> Report {
     let queue = means.queue;
     if !may_have_timed(queue) {
         return Report { has_progressed: true, tried_all: true, ..Report::default() };
     }
-    // Tasks that rest, in this process or in one before it that has left an error, are due earlier.
+    // Tasks due before `since` can rest in this process, or in a previous one that has left an error.
     let has_error = || slot::lock(queue.slot).is_none_or(|slot| slot.has_error());
     let may_rest = means.has_rested || means.is_direct && has_error();
     let tried_all = since == i64::MIN;
@@ -106,8 +106,7 @@ pub fn act_on_time(means: &Means, (now, since): (i64, i64), first: usize) -> Rep
     Report { tried_all: tried_all && !is_slow, refuses, ..report }
 }
 
-/// Returns whether there may be a task that is due at some instant, by the counters. A task that comes later is
-/// reported by the commit that brings it.
+/// Returns whether the counters allow for a task with a due time. The commit that brings a later one reports it.
 fn may_have_timed(queue: &Queue) -> bool {
     let is_timed = |status: Status| queue.features().expires() || queue.is_timed(status);
     slot::lock(queue.slot).is_none_or(|slot| {
@@ -115,12 +114,12 @@ fn may_have_timed(queue: &Queue) -> bool {
     })
 }
 
-/// Returns the indexes of kinds of work, from one of them on and round to it.
+/// Returns all indexes below `count`, from `first` on and around.
 fn in_turn(count: usize, first: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |turn| (first + turn) % count)
 }
 
-/// What there is to do at instants, by the queue's features.
+/// Returns the changes of due tasks that the queue's features require.
 fn timed_changes(queue: &Queue) -> impl Iterator<Item = Change> {
     let features = queue.features();
     let has_runat = queue.number_of(Field::Runat) != 0;
@@ -134,7 +133,7 @@ fn timed_changes(queue: &Queue) -> impl Iterator<Item = Change> {
     .filter_map(|(is_on, change)| is_on.then_some(change))
 }
 
-/// Gives back what no session holds, and finds the sessions that have ended unnoticed.
+/// Gives back tasks that no session holds, and finds sessions whose end went unnoticed.
 pub fn find_lost(means: &Means) -> Report {
     let holders = means.holders();
     let has_more = holders.contains(&None);
@@ -148,11 +147,11 @@ pub fn find_lost(means: &Means) -> Report {
     Report { has_progressed, sessions, has_more, is_slow, failure, ..Report::default() }
 }
 
-/// Gives back tasks that sessions had taken.
+/// Gives back tasks that these sessions had taken.
 pub fn reap(means: &Means, sessions: &[Uuid]) -> Report {
     let wanted = Wanted::Held { sessions };
     let Changed { tasks, is_slow, failure } = job::change(means, Change::Reap, wanted);
-    // Locked rows were passed over: then there is more to do.
+    // Locked rows were skipped. If the sessions still hold tasks, there is more to do.
     let sessions = means.holding(wanted);
     let has_made = || if means.tells() { means.has_made_progress() } else { tasks > 0 };
     let has_progressed = sessions.is_empty() || has_made();
@@ -167,7 +166,7 @@ mod tests {
     fn kinds_of_work_begin_with_any_of_them() {
         assert_eq!(in_turn(3, 0).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(in_turn(3, 2).collect::<Vec<_>>(), [2, 0, 1]);
-        // After the last one, or when there are fewer than there were.
+        // The index is behind the last change, or there are fewer changes than before.
         assert_eq!(in_turn(3, 3).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(in_turn(1, 3).collect::<Vec<_>>(), [0]);
         assert_eq!(in_turn(0, 3).next(), None);
