@@ -1,5 +1,5 @@
-//! What the launcher sees: requests for worker slots, in the order in which they are to be met, and workers that have
-//! to end.
+//! The launcher's view of the schedule: requests for worker slots, in the order in which they are met, and workers that
+//! have to end.
 
 use crate::parts::locks::directory;
 use crate::parts::schedule::NEVER;
@@ -10,22 +10,23 @@ use crate::parts::schedule::workers::{
 use crate::server::{latch, process, time};
 use xqueue_core::pause::Pause;
 
-/// A worker slot is free when the process has ended. After this (µs) others are asked for theirs.
+/// Time (µs) for a process that has left to free its worker slot. After it, other workers are asked to leave.
 const EXIT_TIME: i64 = 500_000;
-/// While databases wait, one in this number of all worker slots may be used to count: that takes as long as it takes.
+/// While databases wait, at most one in this number of all worker slots is used to count, because a count has no time
+/// limit.
 const COUNTERS_SHARE: usize = 8;
-/// How many tables of a database are counted at a time.
+/// Maximum number of tables of a database that are counted simultaneously.
 const COUNTERS: usize = 2;
-/// How long it is at most until the launcher looks whether workers that are starting have begun (µs).
+/// Interval at which the launcher checks whether starting workers have begun (µs).
 const STARTING: i64 = 1_000_000;
-/// A request that waits for longer than this (µs) is shown in the queues of a job worker.
+/// A request that waits longer than this (µs) is shown in the queues of a job worker.
 const SHOWN_AFTER: i64 = 1_000_000;
 /// Interval between signals to a job worker that has not ended (µs).
 const SIGNAL_INTERVAL: i64 = 1_000_000;
-/// One that has not ended this long after the first signal (µs) hears none.
+/// A job worker that has not ended this long after the first signal (µs) is considered deaf to signals.
 const UNENDING_AFTER: i64 = 5_000_000;
 
-/// A request for a worker slot. The least one is met first.
+/// A request for a worker slot. The least request is met first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Request {
     pub since: i64,
@@ -33,12 +34,12 @@ pub struct Request {
     pub of: Assignment,
 }
 
-/// Makes this process the launcher.
+/// Registers this process as the launcher.
 pub fn register_launcher() {
     workers(&mut directory()).launcher = process::index();
 }
 
-/// Returns the requests, in the order in which they are to be met.
+/// Returns the current requests, in the order in which they are met.
 pub fn requests() -> Vec<Request> {
     let mut requests = Vec::with_capacity(DATABASES + JOBS);
     let now = time::now();
@@ -53,8 +54,7 @@ pub fn requests() -> Vec<Request> {
     requests
 }
 
-/// Returns when there are more requests, or a worker that is starting has to be looked for; None: not unless something
-/// happens.
+/// Returns when the next request becomes current or a starting worker has to be checked; None means wait for a signal.
 pub fn next() -> Option<i64> {
     let now = time::now();
     let mut directory = directory();
@@ -66,19 +66,19 @@ pub fn next() -> Option<i64> {
     next.filter(|at| *at > now && *at != NEVER).min()
 }
 
-/// What becomes of a request.
+/// The launcher's answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Its process is to be started.
     Now,
-    /// Others of its database come first, or it needs no process any more.
+    /// Other job workers of its database come first, or it no longer needs a process.
     Later,
-    /// It needs a worker slot beyond those that there are.
+    /// No worker slot is free for it.
     NoSlot,
 }
 
 /// Marks the process of a request as starting, if it is its turn. At most `most` owners of a database have job workers
-/// at a time.
+/// simultaneously.
 pub fn begin_start(Request { id, of, .. }: Request, most: usize) -> Turn {
     let now = time::now();
     let mut directory = directory();
@@ -93,7 +93,7 @@ pub fn begin_start(Request { id, of, .. }: Request, most: usize) -> Turn {
     turn
 }
 
-/// Records whether the process of a request could be started; the launcher tries again.
+/// Records whether the process of a request could be started. After a failure the launcher tries again.
 pub fn end_start(id: WorkerId, has_started: bool) {
     let mut directory = directory();
     let workers = workers(&mut directory);
@@ -104,8 +104,8 @@ pub fn end_start(id: WorkerId, has_started: bool) {
     }
 }
 
-/// Records the requests that could not be met. As many workers that are not needed for a while, those that are needed
-/// last first, are woken to leave. One that is alone stays: no job worker takes its worker slot.
+/// Records the requests that were not met, and wakes as many idle workers to leave, starting with the worker that is
+/// needed last. A database worker that is the only one stays, because job workers do not begin without it.
 pub fn note_unmet(unmet: &[Request]) {
     let mut idle = Vec::with_capacity(DATABASES + JOBS);
     let now = time::now();
@@ -123,7 +123,7 @@ pub fn note_unmet(unmet: &[Request]) {
     idle.iter().take(workers.waiting as usize).for_each(|(_, process)| latch::wake(*process));
 }
 
-/// Wakes the idle job workers of a database, whose turns others wait for.
+/// Wakes the idle job workers of a database, because others wait for their turns.
 pub fn make_room(of: Assignment) {
     let now = time::now();
     let mut directory = directory();
@@ -132,7 +132,7 @@ pub fn make_room(of: Assignment) {
     idle.for_each(|job| latch::wake(job.process.index));
 }
 
-/// Puts a database off that accepts no connections at present.
+/// Postpones a database that accepts no connections at present.
 pub fn put_off(id: WorkerId) {
     let now = time::now();
     if let Some(worker) = workers(&mut directory()).worker(id) {
@@ -141,7 +141,7 @@ pub fn put_off(id: WorkerId) {
     }
 }
 
-/// Returns the databases whose workers could not connect and that were not reported; now they are.
+/// Returns the databases whose workers could not connect, each of them once.
 pub fn unreachable() -> Vec<u32> {
     let mut unreachable = Vec::with_capacity(DATABASES);
     let mut directory = directory();
@@ -156,7 +156,7 @@ pub fn unreachable() -> Vec<u32> {
     unreachable
 }
 
-/// Returns those that have waited for a worker slot for a while, and whether that is now to be reported.
+/// Returns the requests that have waited for a worker slot for a while, and whether each is to be reported now.
 pub fn starving(unmet: &[Request]) -> Vec<(Assignment, bool)> {
     let now = time::now();
     let mut starving = Vec::with_capacity(unmet.len());
@@ -173,8 +173,8 @@ pub fn starving(unmet: &[Request]) -> Vec<(Assignment, bool)> {
     starving
 }
 
-/// Terminates the job workers whose time has ended. Returns when to look again, and the databases that have to know of
-/// code that hears no signal.
+/// Terminates job workers that have exceeded their time. Returns when to check again, and the databases with code that
+/// is deaf to signals.
 pub fn stop_late() -> (Option<i64>, Vec<u32>) {
     let now = time::now();
     let mut deaf = Vec::with_capacity(JOBS);
@@ -188,7 +188,7 @@ pub fn stop_late() -> (Option<i64>, Vec<u32>) {
 }
 
 impl Workers {
-    /// A job worker takes no worker slot that is the only one: database workers need it.
+    /// Returns the turn of a job worker. It never takes the only worker slot, because database workers need it.
     fn turn_of_job(&mut self, of: Assignment, most: usize, now: i64) -> Turn {
         let limit = (process::worker_limit() / COUNTERS_SHARE).max(1);
         if self.is_occupied(of.database) {
@@ -200,7 +200,7 @@ impl Workers {
         let attended = jobs.filter(|job| job.is_attended(now));
         let attended = attended.filter(|job| job.of.is_count() == of.is_count());
         let of_database = attended.clone().filter(|job| job.of.database == of.database);
-        // Those that do not end take the turns of no others, up to a limit.
+        // Job workers that do not end take no turns from others, up to a limit.
         let ending = of_database.clone().filter(|job| job.is_ending()).count().min(most);
         let most = if of.is_count() { COUNTERS } else { most + ending };
         let has_same = of.is_count() && of_database.clone().any(|job| job.of.owner == of.owner);
@@ -213,12 +213,12 @@ impl Workers {
 }
 
 impl Worker {
-    /// Returns whether it was terminated and has not ended.
+    /// Returns whether this worker was terminated and has not ended yet.
     fn is_ending(&self) -> bool {
         self.process.is_there() && self.stopped_at != 0
     }
 
-    /// Returns whether it runs code that hears no signal.
+    /// Returns whether this worker runs code that is deaf to signals.
     pub(super) fn is_unending(&self, now: i64) -> bool {
         self.of.database != 0
             && self.is_ending()
@@ -227,7 +227,7 @@ impl Worker {
             && now.saturating_sub(self.stopped_at) >= UNENDING_AFTER
     }
 
-    /// Terminates it if its time has ended; returns when to look at it again.
+    /// Terminates this worker if it has exceeded its time. Returns when to check it again.
     fn stop_if_late(&mut self, now: i64) -> i64 {
         if self.of.database == 0 || !self.process.is_there() || self.stop_at == NEVER {
             return NEVER;
@@ -242,7 +242,7 @@ impl Worker {
         self.stop_at
     }
 
-    /// Returns whether it sleeps, and would leave if it were woken while others wait.
+    /// Returns whether this worker sleeps, and would leave if it were woken while others wait.
     fn sleeps_idle(&self, now: i64) -> bool {
         self.of.database != 0 && !self.has_left && self.process.sleeps_idle(now)
     }

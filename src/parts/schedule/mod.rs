@@ -1,4 +1,4 @@
-//! Schedule: when there is something to do for a queue, and which process does it.
+//! Schedule: when a queue needs work, and which process does it.
 
 pub mod launch;
 pub mod own;

@@ -1,4 +1,11 @@
-//! What a worker says of itself: when it begins, gets on, sleeps and leaves.
+//! A worker's reports about itself: when it begins, makes progress, sleeps and leaves.
+//!
+//! At the end of a round a worker leaves in each of these cases:
+//! 1. A request waits for a worker slot, and this worker is not needed for a while or its turn has ended. The only
+//!    database worker stays, because no job worker begins without it.
+//! 2. Another owner waits for the turn of this job worker, which is not needed for a while or has ended its turn. It
+//!    stays if it was asked again.
+//! 3. This job worker has been idle for long. It stays if it was asked again.
 
 use crate::parts::locks::directory;
 use crate::parts::schedule::NEVER;
@@ -8,21 +15,21 @@ use crate::server::time;
 use std::cell::Cell;
 use xqueue_core::pause::Pause;
 
-/// How long a job worker that always has something to do goes on while other owners of its database wait (µs). To start
-/// another one takes some milliseconds.
+/// How long a job worker with continuous work goes on while other owners of its database wait (µs). Starting another
+/// job worker takes some milliseconds.
 const OWNER_TURN: i64 = 100_000;
 
 thread_local! {
     static OWN: Cell<Option<(WorkerId, Assignment)>> = const { Cell::new(None) };
 }
 
-/// Returns the owner whose code this process may run, if it is a job worker.
+/// Returns the owner whose code this process is allowed to run, if it is a job worker.
 pub fn served_owner() -> Option<u32> {
     let own = OWN.get().map(|(_, own)| own)?;
     (!own.is_database() && !own.is_count()).then_some(own.owner)
 }
 
-/// Makes this process the worker of an entry; None if it is no longer wanted.
+/// Makes this process the worker of an entry. Returns None if the worker is no longer wanted.
 pub fn register(id: WorkerId) -> Option<Assignment> {
     let now = time::now();
     let of = {
@@ -46,8 +53,8 @@ pub fn report_connection() {
     }
 }
 
-/// Begins a round; returns the requests since the last one. None if this process has to leave, because a command needs
-/// its database.
+/// Begins a round. Returns the requests since the last round, or None if this process has to leave because a command
+/// needs its database.
 pub fn begin_round() -> Option<Requests> {
     let now = time::now();
     let mut directory = directory();
@@ -58,7 +65,7 @@ pub fn begin_round() -> Option<Requests> {
     (!workers.is_occupied(database)).then_some(requests)
 }
 
-/// Records on which table this job worker works, and when it is terminated unless it says so again.
+/// Records the table on which this job worker works, and when it is terminated unless it reports progress before.
 pub fn get_on(table: Option<u32>, stop_at: i64) {
     if OWN.get().is_none_or(|(_, own)| own.is_database()) {
         return;
@@ -74,8 +81,9 @@ pub fn get_on(table: Option<u32>, stop_at: i64) {
     }
 }
 
-/// Ends a round; the next one begins at `sleeps_until` unless this process is woken. Returns whether others wait for
-/// its worker slot or its turn. `has_worked`: it has read all definitions, or run code of its owner that has ended.
+/// Ends a round. The next one begins at `sleeps_until`, unless this process is woken before. Returns whether others
+/// wait for its worker slot or its turn. `has_worked`: this round read all definitions, or ran code of the owner to its
+/// end.
 pub fn end_round(sleeps_until: i64, has_worked: bool) -> bool {
     let now = time::now();
     let mut directory = directory();
@@ -94,8 +102,8 @@ pub fn end_round(sleeps_until: i64, has_worked: bool) -> bool {
     waits
 }
 
-/// Leaves if others wait and this worker is not needed before `needed_at`, or its turn has ended. True if so: the
-/// process has to end. `is_idle`: it leaves in any case, unless it was woken.
+/// Leaves if others wait and this worker is not needed before `needed_at` or its turn has ended. If it returns true,
+/// the process has to end. `is_idle`: leaves in any case, unless it was woken.
 pub fn leave(needed_at: i64, is_idle: bool) -> bool {
     let now = time::now();
     let mut directory = directory();
@@ -105,7 +113,7 @@ pub fn leave(needed_at: i64, is_idle: bool) -> bool {
     let waits = workers.waiting > 0;
     let Some(worker) = workers.own() else { return true };
     let is_asked = worker.is_asked();
-    // Behind those that wait.
+    // A worker that was asked again is needed now, behind the waiting requests.
     let needed_at = match is_asked {
         true => now,
         false if is_idle => NEVER,
@@ -128,7 +136,8 @@ pub fn leave(needed_at: i64, is_idle: bool) -> bool {
     true
 }
 
-/// Leaves a database without the extension. A session that requests a look meanwhile may have installed it.
+/// Leaves a database without the extension. If a session has requested a check meanwhile, it can have installed the
+/// extension, so the database stays wanted.
 pub fn retire() {
     if let Some(worker) = workers(&mut directory()).own() {
         worker.has_left = true;
@@ -136,11 +145,11 @@ pub fn retire() {
     }
 }
 
-/// What has come of a job worker that ends.
+/// How a job worker ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     pub of: Assignment,
-    /// It had something in hand.
+    /// It ends in the middle of its work.
     pub is_abnormal: bool,
     /// The table on which it worked.
     pub table: u32,
@@ -173,8 +182,8 @@ pub fn unregister() {
 }
 
 impl Worker {
-    /// Its process ends. After one that has failed there is a pause. A job worker that has failed is followed by
-    /// another only if the database worker asks again.
+    /// Records that the process ends. A failed process is followed by a pause. A job worker that has failed is started
+    /// again only if the database worker requests it.
     fn exit(&mut self, now: i64, is_occupied: bool) {
         let needed_at = match self.has_left {
             true if self.is_asked() => now,

@@ -1,8 +1,10 @@
-//! The process of a worker, and when one is needed.
+//! The process of a worker, and when a process is needed.
 //!
-//! Where the server has fewer worker slots than are needed, workers take turns. Requests are met in the order of the
-//! instants from which on a process is needed. While requests wait, a worker leaves at the end of a round: if it is not
-//! needed for a while, and otherwise once its turn has ended, with a new request behind those that wait.
+//! If the server has fewer worker slots than are needed, workers take turns:
+//! 1. Requests are met in the order of the instants from which a process is needed.
+//! 2. While requests wait, a worker that is not needed for a while leaves at the end of its round.
+//! 3. A busy worker leaves at the end of the round in which its turn ends. Its new request queues behind the waiting
+//!    ones.
 
 use crate::parts::schedule::NEVER;
 use crate::server::{latch, process};
@@ -12,36 +14,36 @@ use xqueue_core::pause::{Limits, Pause};
 pub const NO_PROCESS: u32 = u32::MAX;
 /// A process that has not begun this long after the request (µs) is considered lost.
 const START_TIMEOUT: i64 = 10_000_000;
-/// A worker that is not needed for this long (µs) leaves its worker slot to one that is.
+/// A worker that is not needed for this long (µs) leaves its worker slot to a worker that is needed.
 const IDLE: i64 = 100_000;
-/// How long a worker that always has something to do keeps its worker slot while others wait (µs).
+/// How long a worker with continuous work keeps its worker slot while others wait (µs).
 pub const TURN: i64 = 250_000;
 
-/// A request that waits for longer than this (µs) is reported.
+/// A request that waits longer than this (µs) is reported.
 pub const STARVES_AFTER: i64 = 5_000_000;
 
-/// Before the next try after a process that has failed.
+/// Pauses before the next start after a process has failed.
 pub const FAILURE_PAUSES: Limits = (Duration::from_secs(1), Duration::from_secs(60));
 
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Process {
-    /// Its index in the server's table; `NO_PROCESS` if there is none.
+    /// Index in the server's process table; `NO_PROCESS` if there is no process.
     pub index: u32,
     pub pid: i32,
     /// When it was requested, until it begins; 0 otherwise.
     pub starting: i64,
-    /// Without a process: when one is needed, `NEVER` if none is. With one: when it begins a round unasked, or, during a
-    /// round, when that began.
+    /// Without a process: when one is needed, or `NEVER`. With a process: when its next round begins unless it is
+    /// woken; during a round, when the round began.
     pub needed_at: i64,
-    /// None is started before it ends, because the last one has failed.
+    /// No process is started before this pause ends, because the last one has failed.
     pub pause: Pause,
     pub begun: i64,
     /// When it ended its first round; 0 before.
     pub first_round: i64,
-    /// When it was woken, unless it has begun a round since; 0 if it has.
+    /// When it was woken; 0 if a round has begun since.
     pub woken_at: i64,
-    /// It was reported that there is none.
+    /// The lack of a process has been reported.
     pub is_reported: bool,
 }
 
@@ -62,7 +64,7 @@ impl Process {
         self.index != NO_PROCESS
     }
 
-    /// Returns whether there is one, or one is starting and not overdue.
+    /// Returns whether there is a process, or one is starting and not overdue.
     pub fn is_attended(&self, now: i64) -> bool {
         self.is_there() || self.is_starting(now)
     }
@@ -71,7 +73,7 @@ impl Process {
         self.starting != 0 && now - self.starting < START_TIMEOUT
     }
 
-    /// Returns since when one is needed; `NEVER` if there is one, or none is needed.
+    /// Returns since when a process is needed; `NEVER` if there is one, or none is needed.
     pub fn requested_at(&self, now: i64) -> i64 {
         match self.needed_at {
             _ if self.is_attended(now) => NEVER,
@@ -80,7 +82,7 @@ impl Process {
         }
     }
 
-    /// Wakes it, or makes one needed at `instant` at the latest. True if the launcher has to know of that.
+    /// Wakes the process, or requests one for `instant` at the latest. Returns true if the launcher has to be notified.
     pub fn wake_or_need(&mut self, instant: i64, now: i64) -> bool {
         if self.is_there() {
             self.woken_at = if self.woken_at == 0 { now } else { self.woken_at };
@@ -93,7 +95,7 @@ impl Process {
         is_earlier
     }
 
-    /// This process is the one.
+    /// Registers the current process.
     pub fn register(&mut self, now: i64) {
         let (index, pid) = (process::index(), process::pid());
         let pause = self.pause;
@@ -104,14 +106,14 @@ impl Process {
         self.index == process::index()
     }
 
-    /// Returns whether it leaves while others wait, with `turn` as the length of its turn. One that took long to begin
-    /// stays for at least as long, so that the processors do more than to start workers.
+    /// Returns whether the process leaves while others wait, if its turn is `turn` long. A process that took long to
+    /// begin stays for at least as long again, so that the processors do more than start workers.
     pub fn gives_way(&self, now: i64, needed_at: i64, turn: i64) -> bool {
         let has_had_turn = now.saturating_sub(self.first_round) >= turn.max(self.cost());
         self.first_round != 0 && (self.is_idle(now, needed_at) || has_had_turn)
     }
 
-    /// Returns whether it sleeps, and would leave if it were woken while others wait.
+    /// Returns whether the process sleeps, and would leave if it were woken while others wait.
     pub fn sleeps_idle(&self, now: i64) -> bool {
         self.is_there()
             && self.woken_at == 0

@@ -1,5 +1,5 @@
-//! A queue's piece of the schedule, under its lock: when the next work is due, whose process does it, and what is tried
-//! again after a pause. A worker that ends leaves nothing behind that is not here or in the table.
+//! A queue's part of the schedule, guarded by the queue's lock: when the next work is due, which worker does it, and
+//! when failed work is retried. A worker that ends leaves no state outside this part and the table.
 
 use crate::parts::slot::QueueGuard;
 use std::time::Duration;
@@ -10,7 +10,7 @@ pub const NEVER: i64 = i64::MAX;
 
 #[repr(C)]
 pub struct Shared {
-    /// Next instant at which a worker acts, `NEVER` if there is none.
+    /// Next instant at which a worker acts; `NEVER` if it has nothing to do.
     due: i64,
     /// The owner whose job worker serves the queue; 0 if the database worker does.
     job_owner: u32,
@@ -19,44 +19,44 @@ pub struct Shared {
     retries: [Retry; 4],
 }
 
-/// The kinds of work that have pauses of their own.
+/// The kinds of work, each with a pause of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// What is due at an instant.
+    /// Tasks that are due at an instant.
     Timed,
-    /// Giving back what ended sessions have left.
+    /// Giving back tasks of ended sessions.
     Orphans,
     Recount,
-    /// Due tasks that refuse to be changed by statements. Those that fall due meanwhile are `Timed`.
+    /// Due tasks that refuse to be changed by statements. Tasks that fall due meanwhile are `Timed`.
     Refused,
 }
 
-/// When work of a kind is tried again.
+/// When to retry a kind of work.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct Retry {
     pause: Pause,
-    /// The queue's error is of this kind.
+    /// The queue's error comes from this kind.
     has_failed: bool,
 }
 
 impl Shared {
-    /// Lets a worker act at once, because nothing is known yet.
+    /// Returns the initial state: a worker acts immediately, because the table is unknown.
     pub(in crate::parts) fn at_once() -> Shared {
         Shared { due: i64::MIN, job_owner: 0, sweep: true, retries: [Retry::default(); 4] }
     }
 }
 
 impl QueueGuard {
-    /// Makes a worker act at `instant` at the latest. True if that is earlier than before.
+    /// Makes a worker act at `instant` at the latest. Returns true if that is earlier than before.
     pub fn lower_due(&mut self, instant: i64) -> bool {
         let earlier = instant < self.schedule.due;
         self.schedule.due = self.schedule.due.min(instant);
         earlier
     }
 
-    /// Forgets when a worker has to act; the caller looks into the table next. An instant that a transaction
-    /// commits meanwhile is kept.
+    /// Forgets when a worker has to act; the caller scans the table next. An instant that a transaction commits
+    /// meanwhile is kept.
     pub fn forget_due(&mut self) {
         self.schedule.due = NEVER;
     }
@@ -65,23 +65,24 @@ impl QueueGuard {
         self.schedule.due
     }
 
-    /// Has all taken tasks compared with the live sessions, at once: tasks of other sessions may have failed before.
+    /// Requests a comparison of all taken tasks with the live sessions, without a pause: an earlier failure can concern
+    /// tasks of other sessions.
     pub fn ask_for_sweep(&mut self) {
         self.schedule.sweep = true;
         self.schedule.retries[Kind::Orphans as usize].pause.end();
     }
 
-    /// Leaves it to another worker, which makes it after the same pause.
+    /// Leaves the comparison to another worker, which makes it after the same pause.
     pub fn leave_sweep(&mut self) {
         self.schedule.sweep = true;
     }
 
-    /// Takes that request; the caller makes the comparison.
+    /// Takes the request; the caller makes the comparison.
     pub fn take_sweep(&mut self) -> bool {
         std::mem::take(&mut self.schedule.sweep)
     }
 
-    /// Tries again at once what has failed, because the table was altered.
+    /// Ends all pauses, because the table was altered: failed work is retried immediately.
     pub fn end_pauses(&mut self) {
         if self.longest_retry() != 0 {
             self.schedule.retries.iter_mut().for_each(|retry| retry.pause.end());
@@ -89,13 +90,13 @@ impl QueueGuard {
         }
     }
 
-    /// Has everything looked for, because a worker may have ended in the middle of its work.
+    /// Requests a full rescan, because a worker can have ended in the middle of its work.
     pub fn look_for_all(&mut self) {
         self.lower_due(i64::MIN);
         self.ask_for_sweep();
     }
 
-    /// Gives the queue to the job worker of an owner; 0: to the database worker.
+    /// Gives the queue to the job worker of an owner, or, with 0, to the database worker.
     pub fn set_job_owner(&mut self, owner: u32) {
         self.schedule.job_owner = owner;
     }
@@ -104,8 +105,8 @@ impl QueueGuard {
         self.schedule.job_owner
     }
 
-    /// Returns when a worker has something to do for the queue; `NEVER` if it has nothing. `is_settled`: it knows of no
-    /// session that may have left tasks.
+    /// Returns when the queue needs work; `NEVER` if it needs none. `is_settled`: the worker knows no session that can
+    /// have left tasks.
     pub fn needed_at(&self, now: i64, is_settled: bool) -> i64 {
         let after = |kind: Kind, at: i64| {
             at.max(self.schedule.retries[kind as usize].pause.end_at(now).max(now))
@@ -119,27 +120,27 @@ impl QueueGuard {
         timed.min(at_once(!is_settled || self.schedule.sweep, Kind::Orphans))
     }
 
-    /// How long work of a kind is not to be tried.
+    /// Returns how long work of a kind has to wait.
     pub fn retry_left(&self, kind: Kind, now: i64) -> Duration {
         self.schedule.retries[kind as usize].pause.left(now)
     }
 
-    /// Returns whether work of a kind may be tried.
+    /// Returns whether work of a kind has no pause.
     pub fn may_retry(&self, kind: Kind, now: i64) -> bool {
         self.schedule.retries[kind as usize].pause.is_over(now)
     }
 
-    /// Returns the longest of the last pauses (µs); 0 if all work comes to something.
+    /// Returns the longest of the last pauses (µs); 0 if all work succeeds.
     pub fn longest_retry(&self) -> i64 {
         self.schedule.retries.iter().map(|retry| retry.pause.length).max().unwrap_or_default()
     }
 
-    /// Tries work of a kind again after a pause.
+    /// Begins a pause for work of a kind.
     pub fn retry_after(&mut self, kind: Kind, now: i64, limits: Limits) {
         self.schedule.retries[kind as usize].pause.begin(now, limits);
     }
 
-    /// Tries work of a kind again at once, and forgets how long the last pause was.
+    /// Resets the pause of work of a kind, so that the next pause is short again.
     pub fn end_retry(&mut self, kind: Kind) {
         self.schedule.retries[kind as usize].pause = Pause::NONE;
     }
@@ -150,12 +151,12 @@ impl QueueGuard {
         self.set_error(message);
     }
 
-    /// Returns whether work of a kind has failed the last time.
+    /// Returns whether work of a kind failed the last time.
     pub fn has_failed(&self, kind: Kind) -> bool {
         self.schedule.retries[kind as usize].has_failed
     }
 
-    /// Shows no failure of work of this kind any more.
+    /// Removes the failure of this kind. The queue's error is cleared when no other kind has failed.
     pub fn end_failure(&mut self, kind: Kind) {
         let retries = &mut self.schedule.retries;
         let had_failed = std::mem::take(&mut retries[kind as usize].has_failed);

@@ -1,19 +1,19 @@
-//! Requests for workers and to them, from sessions and from the workers themselves.
+//! Requests for workers and requests to workers, from sessions and from workers.
 
 use crate::parts::locks::{Directory, directory};
 use crate::parts::schedule::NEVER;
 use crate::parts::schedule::workers::{Assignment, JOBS, Requests, workers};
 use crate::server::{process, time};
 
-/// Requests a worker for this database, unless it has one. `look`: the worker, also one about to leave because it
-/// found no extension, has to look again. False if there are too many databases: the launcher asks again when there are
-/// fewer.
+/// Requests a worker for this database, unless it has one. `look`: a worker has to check again, even if it is about to
+/// leave because it found no extension. Returns false if there are too many databases; the launcher repeats the request
+/// when there are fewer.
 pub fn want_database_worker(database: u32, look: bool) -> bool {
     let now = time::now();
     let mut directory = directory();
     let workers = workers(&mut directory);
     let Some(worker) = workers.find_or_add(Assignment::database(database), now) else {
-        // The launcher knows of those that it asks for itself.
+        // The launcher knows its own refused requests.
         workers.has_refused |= workers.launcher != process::index();
         return false;
     };
@@ -26,7 +26,7 @@ pub fn want_database_worker(database: u32, look: bool) -> bool {
     true
 }
 
-/// Returns whether databases were refused since the last call, and there is room for one now.
+/// Returns whether databases were refused since the last call, and there is room for another one now.
 pub fn has_room_for_refused() -> bool {
     let mut directory = directory();
     let workers = workers(&mut directory);
@@ -47,7 +47,8 @@ fn request_with(directory: &mut Directory, database: u32, change: impl FnOnce(&m
     workers.need(database, i64::MIN);
 }
 
-/// Tells the worker of a database that a session has ended. If that is not kept (`is_kept`), the worker compares all.
+/// Notifies the worker of a database that a session has ended. If the session was not recorded (`is_kept`), the worker
+/// compares all sessions.
 pub(in crate::parts) fn look_for_departed(directory: &mut Directory, database: u32, is_kept: bool) {
     request_with(directory, database, |requests| {
         requests.sweep |= !is_kept;
@@ -55,7 +56,7 @@ pub(in crate::parts) fn look_for_departed(directory: &mut Directory, database: u
     });
 }
 
-/// Tells the worker of a database, which must act at `instant` at the latest.
+/// Notifies the worker of a database that it has to act at `instant` at the latest.
 pub fn request_at(database: u32, instant: i64) {
     workers(&mut directory()).need(database, instant);
 }
@@ -100,7 +101,7 @@ pub fn vacate(database: u32) {
     workers.wake_launcher();
 }
 
-/// Wakes a job worker, or has one started. False if there are too many.
+/// Wakes a job worker, or requests one. Returns false if there are too many.
 pub fn want_job_worker(of: Assignment) -> bool {
     let now = time::now();
     let mut directory = directory();
@@ -112,7 +113,7 @@ pub fn want_job_worker(of: Assignment) -> bool {
     true
 }
 
-/// Withdraws the requests for job workers of owners in a database that have nothing to do any more.
+/// Withdraws the requests for job workers of owners that have no due queues in a database any more.
 pub fn withdraw(database: u32, is_done: impl Fn(u32) -> bool) {
     let now = time::now();
     let mut directory = directory();
@@ -122,7 +123,7 @@ pub fn withdraw(database: u32, is_done: impl Fn(u32) -> bool) {
     waiting.for_each(|job| job.process.needed_at = NEVER);
 }
 
-/// Returns the tables of a database that job workers count, or will count.
+/// Returns the tables of a database that job workers count or will count.
 pub fn counted(database: u32) -> Vec<u32> {
     let now = time::now();
     let mut tables = Vec::with_capacity(JOBS);
@@ -134,7 +135,7 @@ pub fn counted(database: u32) -> Vec<u32> {
     tables
 }
 
-/// Returns the tables of a database on which code of their owners hears no signal.
+/// Returns the tables of a database on which code of their owners is deaf to signals.
 pub fn unending(database: u32) -> Vec<u32> {
     let now = time::now();
     let mut tables = Vec::with_capacity(JOBS);

@@ -1,15 +1,15 @@
-//! What is known of the workers of databases, and what they report.
+//! The state of the databases' workers, for sessions and metrics.
 
 use crate::parts::locks::directory;
 use crate::parts::schedule::process::STARVES_AFTER;
 use crate::parts::schedule::workers::{DATABASES, Worker, workers};
 use crate::server::time;
 
-/// A worker that has not made a round this long after it had to (µs) does not work.
+/// A worker that owes a round for longer than this (µs) is considered stalled.
 const STALLED_AFTER: i64 = 10_000_000;
 
 impl Worker {
-    /// Returns how long the worker owes a round (µs), or has been missing.
+    /// Returns how long the worker has owed a round, or has been missing (µs).
     fn lag(&self, now: i64) -> i64 {
         let since = match (self.process.is_there(), self.process.woken_at) {
             (false, _) => self.requested_at(now),
@@ -34,7 +34,7 @@ impl Worker {
     }
 }
 
-/// State of a database's worker, as its sessions see it.
+/// State of a database's worker from the view of its sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// No worker was requested.
@@ -42,7 +42,7 @@ pub enum State {
     /// A worker was requested, or has begun.
     Startup,
     Running,
-    /// There is nothing to do for a worker, which has left its worker slot to another one. One is started in time.
+    /// The worker has nothing to do and has left its worker slot to another one. A new worker is started in time.
     Resting,
     /// A command needs the database exclusively: the worker leaves.
     Ending,
@@ -62,7 +62,7 @@ pub fn state(oid: u32) -> State {
     worker_of(oid).map_or(State::Init, |status| status.state)
 }
 
-/// What is known of the worker of a database.
+/// Status of the worker of a database.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerStatus {
     pub database: u32,
@@ -71,7 +71,7 @@ pub struct WorkerStatus {
     pub worker: Option<(i32, i64)>,
     /// When it ended its last round.
     pub round_at: Option<i64>,
-    /// How long it owes a round, or has been missing (µs).
+    /// How long it has owed a round, or has been missing (µs).
     pub lag: i64,
 }
 
@@ -89,13 +89,13 @@ impl WorkerStatus {
     }
 }
 
-/// Returns what is known of the worker of a database.
+/// Returns the status of the worker of a database.
 pub fn worker_of(oid: u32) -> Option<WorkerStatus> {
     let now = time::now();
     workers(&mut directory()).find(oid).map(|worker| WorkerStatus::of(worker, now))
 }
 
-/// Returns what is known of the workers of all databases that have one, or want one.
+/// Returns the status of all databases that have a worker or want one.
 pub fn all_workers() -> Vec<WorkerStatus> {
     let now = time::now();
     let mut found = Vec::with_capacity(DATABASES);

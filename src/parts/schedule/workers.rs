@@ -1,9 +1,11 @@
-//! The workers of all databases, in shared memory. The directory's lock guards them.
+//! The workers of all databases, in shared memory, guarded by the directory's lock.
 //!
 //! A database has one database worker. A job worker serves the queues of one owner whose changes run that owner's code.
 //! It serves no other owner, because such code leaves traces in its process. A job worker can also count one table that
-//! is too large for the database worker. Sessions and workers ask for workers in [`super::requests`], the launcher
-//! starts them in [`super::launch`], and each says in [`super::own`] how it gets on.
+//! is too large for the database worker.
+//!
+//! Sessions and workers request workers in [`super::requests`], the launcher starts them in [`super::launch`], and each
+//! worker reports its progress in [`super::own`].
 
 use crate::parts::locks::{Directory, DirectoryLock, directory};
 use crate::parts::schedule::NEVER;
@@ -13,14 +15,14 @@ use crate::server::{latch, time};
 
 /// Maximum number of databases with a worker.
 pub const DATABASES: usize = 256;
-/// Maximum number of job workers, and of owners of which is known that their code has failed.
+/// Maximum number of job workers, including entries that only record that code of an owner has failed.
 pub const JOBS: usize = 512;
 
-/// The index of a worker's entry, as the argument of its main function.
+/// The index of a worker's entry. It is the argument of the worker's main function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WorkerId(pub u32);
 
-/// What a worker is for.
+/// The purpose of a worker.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Assignment {
@@ -44,7 +46,7 @@ impl Assignment {
         self.counts != 0
     }
 
-    /// Returns whether the two are job workers of one database that wait for each other's turns.
+    /// Returns whether both are job workers of one database that wait for each other's turns.
     pub(super) fn is_rival(&self, other: &Assignment) -> bool {
         let is_job = !self.is_database() && !other.is_database();
         is_job && self.database == other.database && self.is_count() == other.is_count()
@@ -61,34 +63,34 @@ pub struct Requests {
     pub sweep: bool,
     /// A prepared transaction has been committed or rolled back.
     pub prepared: bool,
-    /// Identified sessions have got connections, or lost them unnoticed.
+    /// Identified sessions have got connections, or have lost them unnoticed.
     pub sessions: bool,
-    /// The metrics are about to be sent, and need what only the tables say.
+    /// The metrics are about to be sent, and need ages that only the tables show.
     pub metrics: bool,
 }
 
-/// A worker, or what is known of one that is needed at some time. All-zero bytes are a free entry.
+/// A worker, or the record of a worker that is needed at some time. All-zero bytes are a free entry.
 #[repr(C)]
 pub(super) struct Worker {
     pub(super) of: Assignment,
     pub(super) process: Process,
-    /// A database has the extension, or may have it.
+    /// The database has the extension, or can have it.
     pub(super) wanted: bool,
     pub(super) has_connected: bool,
-    /// A database worker has read the list of queues and made a round.
+    /// The database worker has read the list of queues and made a round.
     pub(super) works: bool,
-    /// The last process has left at the end of a round, with nothing in hand.
+    /// The last process left at the end of a round, without unfinished work.
     pub(super) has_left: bool,
-    /// It was reported that no worker can connect.
+    /// The log reports that no worker can connect.
     pub(super) is_failure_reported: bool,
-    /// When it ended its last round; 0 before.
+    /// When it ended its last round; 0 before the first.
     pub(super) round_at: i64,
-    /// Number of commands that need the database exclusively: no worker meanwhile.
+    /// Number of commands that need the database exclusively. While there are any, no worker runs.
     pub(super) occupied: u32,
     pub(super) requests: Requests,
     /// The table on which a job worker works; 0 if none.
     pub(super) table: u32,
-    /// When a job worker is terminated unless it gets on (µs).
+    /// When a job worker is terminated unless it reports progress (µs).
     pub(super) stop_at: i64,
     /// When it was first terminated because it took too long; 0 if it was not.
     pub(super) stopped_at: i64,
@@ -113,8 +115,8 @@ impl Worker {
         }
     }
 
-    /// The process of this entry has begun. It looks for everything: the one before it may have been ended at any
-    /// point.
+    /// Records that the process of this entry has begun. It has to check everything, because the previous process can
+    /// have ended at any point.
     pub(super) fn begin(&mut self, now: i64) {
         let Worker { of, mut process, wanted, occupied, is_failure_reported, requests, .. } = *self;
         process.register(now);
@@ -124,7 +126,7 @@ impl Worker {
             Worker { process, wanted, occupied, is_failure_reported, requests, ..Worker::of(of) };
     }
 
-    /// Returns whether it is asked for something that it does not know of.
+    /// Returns whether there are requests that the worker has not seen.
     pub(super) fn is_asked(&self) -> bool {
         self.process.woken_at != 0 || self.requests != Requests::default()
     }
@@ -146,14 +148,13 @@ impl Worker {
         self.of.database != 0 && self.process.is_attended(now)
     }
 
-    /// Returns whether nothing has to be kept of it. How the code of an owner has fared is kept until the pause has
-    /// ended.
+    /// Returns whether the entry can be reused. The failures of an owner's code are kept until the pause has ended.
     fn is_free(&self, now: i64) -> bool {
         let is_idle = self.process.needed_at == NEVER && self.process.pause.is_over(now);
         self.of.database == 0 || !self.of.is_database() && is_idle && !self.process.is_attended(now)
     }
 
-    /// Frees the entry of a database that needs nothing.
+    /// Frees the entry of a database that needs no worker.
     pub(super) fn free_if_idle(&mut self, now: i64) {
         let is_idle = !self.wanted && self.occupied == 0 && !self.process.is_attended(now);
         if self.of.is_database() && is_idle {
@@ -165,16 +166,16 @@ impl Worker {
 #[repr(C)]
 pub struct Workers {
     pub(super) launcher: u32,
-    /// When the launcher next looks for job workers that have taken too long.
+    /// When the launcher next checks for job workers that have taken too long.
     pub(super) looks_at: i64,
-    /// Number of requests for which workers are to leave.
+    /// Number of requests for which workers have to leave.
     pub(super) waiting: u32,
-    /// Number of workers that have left and may not have ended yet, and when the last one did.
+    /// Number of workers that have left and possibly not ended yet, and when the last one left.
     pub(super) leaving: u32,
     pub(super) left_at: i64,
-    /// A database was refused, because there are more than `DATABASES`.
+    /// A database was refused because there are more than `DATABASES`.
     pub(super) has_refused: bool,
-    /// The databases', then the job workers.
+    /// The database workers, then the job workers.
     pub(super) all: [Worker; DATABASES + JOBS],
 }
 
@@ -187,7 +188,7 @@ pub(super) fn workers(directory: &mut Directory) -> &mut Workers {
     &mut WORKERS.get_mut(directory)[0]
 }
 
-/// There is no launcher at first.
+/// Initializes the workers: there is no launcher yet.
 pub(in crate::parts) fn fill() {
     workers(&mut directory()).launcher = NO_PROCESS;
 }
@@ -205,12 +206,12 @@ impl Workers {
         self.all.get_mut(index as usize).filter(|worker| worker.of.database != 0)
     }
 
-    /// The entry of a database.
+    /// Returns the entry of a database.
     pub(super) fn find(&mut self, database: u32) -> Option<&mut Worker> {
         self.databases().iter_mut().find(|worker| worker.is_of(database))
     }
 
-    /// None if there are too many.
+    /// Returns the entry of a worker, and adds it if necessary. Returns None if there are too many.
     pub(super) fn find_or_add(&mut self, of: Assignment, now: i64) -> Option<&mut Worker> {
         let entries = if of.is_database() { self.databases() } else { self.jobs() };
         let known = entries.iter().position(|worker| worker.of == of);
@@ -239,8 +240,7 @@ impl Workers {
         }
     }
 
-    /// Returns whether there is no more than one database worker, and none is waited for: without it no job worker
-    /// begins.
+    /// Returns whether there is at most one database worker and none is waited for. Without it, no job worker begins.
     pub(super) fn has_one_database_worker(&mut self, now: i64) -> bool {
         let databases = self.databases();
         let attended = databases.iter().filter(|worker| worker.is_attended(now)).count();
