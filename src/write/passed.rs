@@ -1,9 +1,11 @@
-//! Tasks that a call passes over, because jsonb cannot hold them or an UPDATE of them fails, and the slow way to change
-//! those behind them. Such a call picks its tasks itself: a take, or a change of many tasks (see [`many`]).
+//! Calls that pass over tasks that jsonb cannot hold or whose UPDATE fails, and change the tasks behind them in a
+//! slower way. Such a call picks its tasks itself: it is a take or a change of many tasks, see [`many`].
 //!
-//! A call that may fail for a single task runs in a subtransaction, or refuses the task before it has written anything.
-//! Where the statement of a take has failed, its tasks are tried one by one. If nothing else can be changed, the first
-//! task that no UPDATE can write is tried once more without protection, so that the caller gets the error as it is.
+//! 1. A call that can fail because of a single task runs in a subtransaction, or refuses the task before it has written
+//!    anything.
+//! 2. If the statement of a take fails, its tasks are tried one by one.
+//! 3. If no other task can be changed, the first task that no UPDATE can write is tried again without protection. So
+//!    the caller gets the original error.
 
 pub mod many;
 mod rests;
@@ -27,7 +29,7 @@ use xqueue_core::statement::{Change, Parameter};
 use xqueue_core::status::Status;
 use xqueue_core::transaction::Ready;
 
-/// Maximum number of tasks that a statement passes over before it looks for others; beyond it the call ends.
+/// Maximum number of tasks that a call passes over; beyond it the call ends.
 const MOST: i32 = 100;
 
 /// The tasks that a call has passed over.
@@ -35,17 +37,17 @@ pub struct Passed<'take> {
     queue: &'take Queue,
     call: Call,
     pub form: Form,
-    /// Memory of the call, for what outlives a subtransaction.
+    /// Memory of the call, for values that outlive a subtransaction.
     memory: Memory,
-    /// One has been shown.
+    /// A refused task has been shown as the queue's error.
     is_shown: bool,
-    /// The first that no UPDATE can write.
+    /// The first task that no UPDATE can write: its key and the failure.
     refused: Option<(Vec<Value<'take>>, Failure)>,
-    /// Number of tasks that were written, and undone, because an index refuses them.
+    /// Number of tasks that were written and undone, because an index refuses them.
     undone: i32,
 }
 
-/// Is shown the tasks that a statement has returned.
+/// Receives the tasks that a statement has returned.
 type See<'a> = &'a mut dyn FnMut(&Rows) -> Result<()>;
 
 /// Why a task is passed over.
@@ -72,7 +74,7 @@ impl From<Failure> for Refusal {
 }
 
 impl<'take> Passed<'take> {
-    /// Those of a take that begins.
+    /// Returns an empty record for a take.
     pub fn none(queue: &'take Queue, form: Form) -> Passed<'take> {
         Passed::of(queue, Call::Take, form)
     }
@@ -82,7 +84,7 @@ impl<'take> Passed<'take> {
         Passed { queue, call, form, memory, is_shown: false, refused: None, undone: 0 }
     }
 
-    /// Returns a task as the caller wants it, or why it cannot be delivered.
+    /// Returns a task in the form that the caller wants, or the reason why it cannot be delivered.
     pub fn converted<'to>(&self, task: Value<'to>) -> Attempted<Value<'to>> {
         match self.form {
             Form::Row => Ok(task),
@@ -93,12 +95,12 @@ impl<'take> Passed<'take> {
         }
     }
 
-    /// Returns whether the conversion of tasks calls no code of a user's, which may write.
+    /// Returns whether the conversion of tasks calls no user code, which could write.
     pub fn only_looks_at_rows(&self) -> bool {
         self.form == Form::Row || self.queue.shows.calls_no_cast()
     }
 
-    /// Delivers the tasks of a statement that is not protected. One that jsonb cannot hold is an error.
+    /// Delivers the tasks of an unprotected statement. A task that jsonb cannot hold is an error.
     pub fn deliver(&self, rows: &Rows, mut see: impl FnMut(&Rows) -> Result<()>) -> Result<()> {
         if self.form == Form::Row {
             return see(rows);
@@ -111,7 +113,7 @@ impl<'take> Passed<'take> {
         see(&Rows::of(tasks.map_err(error)?))
     }
 
-    /// Notes a task that is passed over, and shows the first as the queue's error.
+    /// Records a task that is passed over. Shows the first one as the queue's error.
     fn note(&mut self, key: &[Value], refusal: Refusal) {
         let (queue, task) = (self.queue, queue::key_text(key));
         let Refusal { why, failure } = refusal;
@@ -131,8 +133,8 @@ impl<'take> Passed<'take> {
         }
     }
 
-    /// Passes over a task that the direct path could not take. One that was written, and undone, is not tried again at
-    /// once.
+    /// Passes over a task that the direct path could not take. A task that was written and undone rests before it is
+    /// tried again.
     pub fn pass_over(&mut self, direct: &Direct, task: &impl Row, refusal: Refusal) {
         let key = self.queue.key_of(task);
         if refusal.why == Why::Unwritten && direct.heap.may_refuse() {
@@ -142,7 +144,7 @@ impl<'take> Passed<'take> {
         self.note(&key, refusal);
     }
 
-    /// Passes over a task that this session could not write a short while ago; false if it is to be tried.
+    /// Passes over a task that this session recently could not write. Returns false if the task has to be tried.
     pub fn passes_over_resting(&mut self, task: &impl Row) -> bool {
         if !has_rests(self.queue.slot) {
             return false;
@@ -154,12 +156,12 @@ impl<'take> Passed<'take> {
         rests
     }
 
-    /// Returns whether this take has passed over so many tasks that it ends. Each costs writes.
+    /// Returns whether this take ends because it has passed over too many written tasks, which cost writes.
     pub fn is_exhausted(&self) -> bool {
         self.undone >= MOST
     }
 
-    /// A task was taken: if it has rested, it does so no more.
+    /// Ends the rest of a task that was taken.
     pub fn end_rest_of(&self, task: &impl Row) {
         if rests::has_any() {
             end_rest(self.queue.slot, self.hash(&self.queue.key_of(task)));
@@ -175,12 +177,12 @@ impl<'take> Passed<'take> {
         self.refused.is_some()
     }
 
-    /// Returns whether the caller may want to see the tasks.
+    /// Returns whether the call can return tasks to the caller.
     fn delivers(&self) -> bool {
         matches!(self.call, Call::Take | Call::Kick)
     }
 
-    /// Returns what has become of a task that the call has changed.
+    /// Returns the participle for a task that the call changes, for messages.
     fn done(&self) -> &'static str {
         match self.call {
             Call::Kick => "kicked",
@@ -199,14 +201,14 @@ impl<'take> Passed<'take> {
         }
     }
 
-    /// Returns whether a statement may fail because of a single task.
+    /// Returns whether a statement can fail because of a single task.
     pub fn may_fail(&self) -> bool {
         self.queue.may_refuse
             || self.queue.may_refuse_values()
             || self.form == Form::Json && self.queue.shows.has_doubtful_types
     }
 
-    /// Changes the first task that no UPDATE could write, by its key among the arguments.
+    /// Changes the first task that no UPDATE could write, without protection. Adds its key to the arguments.
     fn insist_on(
         &self,
         arguments: &Arguments,
@@ -217,7 +219,8 @@ impl<'take> Passed<'take> {
         arguments.set_key(key);
         arguments.set(Parameter::Limit, Value::int4(1));
         arguments.set(Parameter::Skip, Value::int4(0));
-        // The transaction itself has locked the task: for its own update the server would not forget one undone before.
+        // This transaction has locked the task itself. Outside a subtransaction, its update would meet an update of the
+        // task that was undone before, which the server does not forget.
         let changed = xact::in_subtransaction(|| Verdict::Keep(work(&arguments)));
         match changed.unwrap_or(Ok(0))? {
             0 if failure.code == unchanged::CODE => Err(unchanged::error(&queue::key_text(key))),
@@ -236,8 +239,8 @@ impl<'take> Passed<'take> {
         })
     }
 
-    /// Changes in a subtransaction, which is undone if one of the tasks cannot be changed or delivered. Gives the tasks if
-    /// the call delivers them.
+    /// Does work in a subtransaction, which is undone if one of the tasks cannot be changed or delivered. Returns the
+    /// tasks if the call delivers them.
     fn tried<'to>(&self, work: impl FnOnce(See) -> Result<usize>) -> Attempted<Vec<Value<'to>>> {
         let (queue, mut tasks, mut refused) = (self.queue, Vec::new(), None);
         xact::in_subtransaction(|| {
@@ -263,7 +266,7 @@ impl<'take> Passed<'take> {
                 return Verdict::Keep(());
             }
             if self.call == Call::Take {
-                // A task that was passed over wakes nobody: a consumer that waits would wake itself again and again.
+                // A task that was passed over wakes no consumer: a waiting consumer would wake itself again and again.
                 transaction::note(queue.slot, |d| d.waiters.unmade_ready = Ready::default());
             }
             Verdict::Undo
@@ -271,7 +274,7 @@ impl<'take> Passed<'take> {
         refused.map_or(Ok(tasks), Err)
     }
 
-    /// Changes a picked task by its key among the arguments.
+    /// Changes a picked task by the key among the arguments.
     fn change_one(
         &self,
         change: Change,

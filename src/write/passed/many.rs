@@ -1,8 +1,9 @@
 //! Changes of many tasks, which the caller does not name: `kick`, `plow`, `release_all`, `give_back`.
 //!
-//! Where a single task may refuse, the tasks are picked, and each is changed by its key, all in one subtransaction. If
-//! that fails, they are picked and locked outside, and changed in parts: a part that fails is halved, down to the tasks
-//! that refuse.
+//! If a single task can refuse, the call proceeds in two steps:
+//! 1. It picks the tasks and changes each by its key, all in one subtransaction.
+//! 2. If that fails, it picks and locks the tasks outside and changes them in parts. A part that fails is halved, down
+//!    to the tasks that refuse.
 
 use super::{MOST, Passed};
 use crate::error::Result;
@@ -17,7 +18,7 @@ use xqueue_core::statement::{Change, Parameter};
 /// Maximum number of tasks that are changed in one subtransaction once a task has refused.
 const PART: usize = 1000;
 
-/// Is shown the tasks that were changed.
+/// Receives the tasks that were changed.
 type Deliver<'a> = &'a mut dyn FnMut(&Rows) -> Result<()>;
 
 /// A key of a task.
@@ -30,8 +31,8 @@ struct Numbers {
     passed_over: usize,
 }
 
-/// Changes tasks up to the limit among the arguments, but for those that no UPDATE can write; returns their number. If
-/// there is no other task, the caller gets the error of one.
+/// Changes tasks up to the limit among the arguments, except tasks that no UPDATE can write, and returns their number.
+/// If there is no other task, the caller gets the error of such a task.
 pub fn change(
     queue: &Queue,
     call: Call,
@@ -52,7 +53,7 @@ pub fn change(
 }
 
 impl Passed<'_> {
-    /// Changes tasks up to the limit among the arguments, but for those that no UPDATE can write.
+    /// Changes tasks up to the limit among the arguments, except tasks that no UPDATE can write.
     pub fn change_many(
         &mut self,
         change: Change,
@@ -75,7 +76,7 @@ impl Passed<'_> {
         Ok(numbers.changed)
     }
 
-    /// Changes those of the tasks that a statement picks which do not refuse; returns how many it picks.
+    /// Changes the tasks that a statement picks, except tasks that refuse. Returns how many it picks.
     fn change_some(
         &mut self,
         change: Change,
@@ -97,8 +98,8 @@ impl Passed<'_> {
         Ok(keys.len())
     }
 
-    /// Changes the tasks with these keys, or else those that a statement picks; returns how many there are. None if a
-    /// task refuses that may be one of several.
+    /// Changes the tasks with these keys, or without keys the tasks that a statement picks, and returns their number.
+    /// Returns None if a task refuses, unless there is a single key.
     fn change_part(
         &mut self,
         change: Change,

@@ -5,10 +5,10 @@ use crate::server::xact::Failure;
 use std::cell::RefCell;
 use xqueue_core::slot_id::SlotId;
 
-/// Pauses in microseconds before a session tries a task again that it could not write, doubled each time.
+/// The first and the longest pause (µs). Each failure doubles the pause.
 const PAUSES: (i64, i64) = (100_000, 60_000_000);
 
-/// How many tasks of a session rest. Others are tried by each take, up to a limit.
+/// Maximum number of resting tasks of a session. Each take tries the other refusing tasks, up to a limit.
 const RESTS_LIMIT: usize = 1000;
 
 /// A task that rests.
@@ -21,11 +21,12 @@ struct Rest {
 }
 
 thread_local! {
-    /// The tasks that this session could not write; the last first.
+    /// The tasks that this session could not write, the last one first.
     static RESTS: RefCell<Vec<Rest>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Returns whether a task of a queue rests. One whose pause has ended may be gone: only a statement of all tells.
+/// Returns whether a task of a queue rests. A task whose pause has ended does not count: it can be gone, and only a
+/// statement for all tasks shows whether it is.
 pub(super) fn has_rests(slot: SlotId) -> bool {
     RESTS.with_borrow(|rests| {
         let mut rests = rests.iter().filter(|rest| rest.slot == slot);
@@ -50,7 +51,7 @@ pub(super) fn rest(slot: SlotId, key: u64, failure: &Failure) {
         let pause = (last * 2).clamp(PAUSES.0, PAUSES.1);
         let now = time::now();
         if rests.len() >= RESTS_LIMIT {
-            // One that rests is not tried for it: each take would try them all in turn.
+            // A resting task is not evicted: otherwise each take would try all of them in turn.
             match rests.iter().rposition(|rest| rest.until <= now) {
                 Some(ended) => drop(rests.remove(ended)),
                 None => return,

@@ -1,4 +1,4 @@
-//! Takes by statements, which pass over tasks.
+//! Takes by statements that pass over tasks.
 
 use super::rests::{end_rest, has_rests, rest, rest_of};
 use super::{MOST, Passed, Refusal, See, Why};
@@ -11,7 +11,7 @@ use pgrx::PgSqlErrorCode;
 use xqueue_core::statement::{Change, Parameter};
 
 impl Passed<'_> {
-    /// Takes by a statement, and one by one where that fails.
+    /// Takes by a statement. If that fails, takes the tasks one by one.
     pub fn take(
         &mut self,
         change: Change,
@@ -56,7 +56,7 @@ impl Passed<'_> {
         })
     }
 
-    /// Takes the first task of a sub-queue by a statement. None if it was passed over.
+    /// Takes the first task of a sub-queue by a statement. Returns None if the task was passed over.
     pub fn take_first(
         &mut self,
         change: Change,
@@ -69,7 +69,7 @@ impl Passed<'_> {
         if matches!(&tried, Ok(tasks) if tasks.is_empty())
             && let Some(key) = self.picked(change, arguments)
         {
-            // It is there, and now it is locked.
+            // The task exists and is locked now.
             tried = self.tried(take);
             if matches!(&tried, Ok(tasks) if tasks.is_empty()) {
                 tried = Err(unchanged::failure(&queue::key_text(&key)).into());
@@ -99,8 +99,8 @@ impl Passed<'_> {
         }
     }
 
-    /// Takes the tasks one by one. Those that cannot be taken stay locked, so that the others keep their places behind
-    /// them.
+    /// Takes the tasks one by one. Tasks that cannot be taken stay locked, so that the others keep their positions
+    /// behind them.
     fn one_by_one<'to>(&mut self, change: Change, arguments: &Arguments) -> Vec<Value<'to>> {
         let queue = self.queue;
         let count = arguments.get(Parameter::Limit).map_or(1, Value::to_integer);
