@@ -1,4 +1,8 @@
-//! A pause before something is tried again: twice as long each time, within limits, until something comes of it.
+//! A pause before work is tried again.
+//!
+//! 1. Each pause is twice as long as the previous one, within limits.
+//! 2. `end` ends a pause early, but the next one still doubles.
+//! 3. `Pause::NONE` resets the length after the work has succeeded.
 
 use std::time::Duration;
 
@@ -9,7 +13,7 @@ pub type Limits = (Duration, Duration);
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pause {
-    /// Microseconds; 0 without one.
+    /// Length (µs); 0 without a pause.
     pub length: i64,
     pub until: i64,
 }
@@ -17,19 +21,19 @@ pub struct Pause {
 impl Pause {
     pub const NONE: Pause = Pause { length: 0, until: 0 };
 
-    /// Begins one, twice as long as the last one.
+    /// Begins a pause, twice as long as the last one.
     pub fn begin(&mut self, now: i64, (first, longest): Limits) {
         let micros = |length: Duration| length.as_micros() as i64;
         self.length = (self.length * 2).clamp(micros(first), micros(longest));
         self.until = now.saturating_add(self.length);
     }
 
-    /// Ends it; the next one is twice as long all the same.
+    /// Ends the pause early. The next pause is still twice as long.
     pub fn end(&mut self) {
         self.until = 0;
     }
 
-    /// Returns when it ends. The clock may have been set back: no pause is longer than it was to be.
+    /// Returns when the pause ends. If the clock was set back, the pause lasts no longer than its length.
     pub fn end_at(&self, now: i64) -> i64 {
         self.until.min(now.saturating_add(self.length))
     }

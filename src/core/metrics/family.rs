@@ -1,4 +1,4 @@
-//! The list of all metrics, whatever the format: a new one is an entry of [`FAMILIES`].
+//! The list of all metrics, for all formats. A new metric is an entry of [`FAMILIES`].
 
 use crate::change::{Call, Calls};
 use crate::histogram::Histogram;
@@ -21,10 +21,10 @@ pub struct Counters {
     pub exact: bool,
 }
 
-/// A queue and its counters, with what they do not say.
+/// A queue with its counters and other measured values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// Of the database, the schema and the table.
+    /// Names of the database, the schema and the table.
     pub names: [String; 3],
     pub counters: Counters,
     /// Tubes with statistics of their own.
@@ -34,12 +34,12 @@ pub struct Measured {
     pub has_error: bool,
 }
 
-/// What is measured of the worker of a database.
+/// The measured values of the worker of a database.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MeasuredWorker {
     pub database: String,
     pub is_up: bool,
-    /// How long it should have begun a round, or been there, in seconds; None if nothing is known of it.
+    /// How long it has owed a round or been missing, in seconds; None if this is unknown.
     pub lag: Option<f64>,
 }
 
@@ -56,14 +56,14 @@ pub struct Family {
     pub name: &'static str,
     pub kind: Kind,
     pub help: &'static str,
-    /// In addition to those that say whose value it is.
+    /// Additional labels, after the labels that identify the queue or the database.
     pub labels: &'static [&'static str],
-    /// What stands before the labels' values in Graphite's path, and behind the table; None if it is not sent there.
+    /// Component of Graphite's path between the table and the labels' values; None if the metric is not sent there.
     pub graphite: Option<&'static str>,
     read: Read,
 }
 
-/// How to get its values: each with those of the labels.
+/// How to read the values of a family, with the values of its labels.
 enum Read {
     Queue(fn(&Measured) -> Values),
     Lengths(fn(&Counters) -> &Histogram),
@@ -75,9 +75,9 @@ type Values = Vec<(Vec<String>, f64)>;
 /// A value of a family.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// What follows the name of the family.
+    /// Suffix to the name of the family.
     pub suffix: &'static str,
-    /// The first ones say whose value it is: those of a queue are three.
+    /// The labels. The first ones identify the queue (three labels) or the database (one label).
     pub labels: Vec<(&'static str, String)>,
     pub value: f64,
 }
@@ -144,7 +144,8 @@ fn one(value: impl Into<f64>) -> Values {
     vec![(vec![], value.into())]
 }
 
-/// Tasks that have gone before the tasks were counted leave less than none.
+/// Returns the number of tasks in each state. Counters are negative after tasks have left that were not counted yet;
+/// the metric is 0 then.
 fn by_state(tasks: &Tasks) -> Values {
     let value = |state: Status| (vec![state.name().into()], tasks[state as usize].max(0) as f64);
     Status::ALL.map(value).to_vec()
@@ -166,7 +167,7 @@ fn by_call(calls: &[Call], queue: &Measured) -> Values {
     calls.iter().map(value).collect()
 }
 
-/// Returns the values of all metrics; a metric without any is left out.
+/// Returns all metrics with their values. Metrics without a value are left out.
 pub fn families(
     queues: &[Measured],
     workers: &[MeasuredWorker],

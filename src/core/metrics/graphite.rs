@@ -3,7 +3,7 @@
 use crate::metrics::family::{Family, Kind, Sample};
 use std::fmt::Write;
 
-/// Labels that say whose value it is: database, schema and table.
+/// Number of labels that identify the queue: database, schema and table.
 const NAMES: usize = 3;
 
 /// Formats one line per value: `<prefix>.<database>.<schema>.<table>.<path> <value> <unix seconds>`.
@@ -16,7 +16,7 @@ pub fn graphite_lines(
     let prefix = safe_prefix(prefix);
     for (family, samples) in families {
         let Some(path) = family.graphite else { continue };
-        // Each path is a file for Graphite: what has never happened gets none.
+        // Graphite creates a file for each path, so a counter is not sent before its first event.
         let is_sent = |sample: &&Sample| family.kind != Kind::Counter || sample.value != 0.0;
         for Sample { labels, value, .. } in samples.iter().filter(is_sent) {
             let mut parts: Vec<String> = labels.iter().map(|(_, name)| safe_name(name)).collect();
@@ -55,7 +55,7 @@ pub fn safe_name(name: &str) -> String {
     if safe == name { safe } else { format!("{safe}-{:08x}", fnv1a(name)) }
 }
 
-/// Returns the prefix with its closing dot, or nothing. Its dots separate components; empty ones are left out.
+/// Returns the prefix with a closing dot, or an empty text. Dots separate components; empty components are left out.
 fn safe_prefix(prefix: &str) -> String {
     prefix
         .split('.')
@@ -70,7 +70,7 @@ fn replaced(name: &str) -> String {
         .collect()
 }
 
-/// Computes FNV-1a. Written out, as the standard library's hash may change between versions of Rust.
+/// Computes FNV-1a. It is implemented here because the standard library's hash can change between versions of Rust.
 fn fnv1a(name: &str) -> u32 {
     name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
@@ -194,7 +194,7 @@ mod tests {
                 "{name}"
             );
         }
-        // Pinned, as dashboards use these paths.
+        // Pinned, because dashboards use these paths.
         assert_eq!(safe_name("a b"), "a_b-10a3f9f2");
         assert_eq!(safe_name("Заказы"), "______-c083b6c3");
     }

@@ -1,4 +1,4 @@
-//! What is measured, for monitoring systems. Pure: no PostgreSQL, no sockets.
+//! Metrics for monitoring systems. Pure: no PostgreSQL, no sockets.
 
 mod family;
 mod graphite;

@@ -3,8 +3,8 @@
 use crate::metrics::family::{Family, Kind, Sample};
 use std::fmt::Write;
 
-/// Formats metric families. The last line has no end: a client that prints the text adds it, and a second one would be
-/// an empty line, which the format does not allow.
+/// Formats metric families. The last line does not end with a newline, because a client that prints the text adds it. A
+/// second newline would be an empty line, which the format forbids.
 pub fn open_metrics(families: &[(&'static Family, Vec<Sample>)]) -> String {
     let mut text = String::new();
     for (Family { name, kind, help, .. }, samples) in families {

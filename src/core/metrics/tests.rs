@@ -1,4 +1,4 @@
-//! Whatever the names: what is written is read again by a reader of the format.
+//! A reader of the format reads written metrics back unchanged, with arbitrary names.
 
 use crate::change::Call;
 use crate::metrics::family::{FAMILIES, Kind};
@@ -16,7 +16,7 @@ fn name() -> impl Strategy<Value = String> {
 }
 
 fn measured() -> impl Strategy<Value = Measured> {
-    // A reader knows whole numbers up to this size.
+    // A reader represents whole numbers exactly up to this size.
     let number = || -(1i64 << 53)..(1i64 << 53);
     let lengths = prop::collection::vec(any::<i32>(), 0..9);
     let tasks = (prop::array::uniform6(number()), prop::array::uniform6(number()));
@@ -124,13 +124,13 @@ proptest! {
 
     #[test]
     fn names_share_no_path(one in name(), other in name()) {
-        // But for those that were chosen to look like another one with its hash, and those of no length.
+        // Excludes names chosen to look like another name with its hash, and empty names.
         let [one, other] = [one, other].map(|name| format!("{}x", name.replace('-', "+")));
         prop_assert_eq!(safe_name(&one) == safe_name(&other), one == other);
     }
 }
 
-/// The rows of the reference are written as the list says.
+/// Compares the rows of the reference with the list.
 #[test]
 fn every_family_is_in_the_reference() {
     let quoted = |names: &[&str]| {
@@ -160,7 +160,7 @@ fn every_family_is_in_the_reference() {
     let rows = reference.lines().filter(|line| line.starts_with("| `xqueue_"));
     let described = rows.map(|row| {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        // Behind a label there may be what it is.
+        // A description can follow a label.
         let labels = cells[3].split(':').next().unwrap_or_default();
         [cells[1], cells[2], labels, cells[4]].map(String::from)
     });
