@@ -207,7 +207,7 @@ fn redefine<'to>(
     require_owner(target.table)?;
     refuse_read_only(|| queue::display_name(target.table))?;
     let queue = target.open(Lock::AccessShare)?;
-    // The table may have changed owner while the lock was waited for.
+    // The table can have changed owner during the wait for the lock.
     require_owner(target.table)?;
     relation::invalidate(target.table);
     write()?;
@@ -222,10 +222,10 @@ fn truncate_impl(call: &Call) -> Result<Option<Value<'_>>> {
         let hint = format!("GRANT TRUNCATE ON {name} lets a role delete all tasks at once.");
         return Err(Error::permission_denied(&name).hint(hint));
     }
-    // Takes TRUNCATE's own lock at once: two transactions that upgrade a weaker one deadlock.
+    // Takes TRUNCATE's own lock immediately: two transactions that upgrade a weaker lock deadlock.
     let queue = target.open(Lock::AccessExclusive)?;
-    // If the caller may act as the owner, the table's triggers run with the owner's rights, not a superuser's. Other
-    // callers truncate with their own rights, as with TRUNCATE.
+    // If the caller is allowed to act as the owner, the table's triggers run with the owner's rights, not a
+    // superuser's. Other callers keep their own rights, like in a TRUNCATE.
     let owner = census::table(&queue)?.owner();
     let acts_for_owner = privileges::owns(target.table);
     let _role = acts_for_owner.then(|| user::act_as_owner(owner));

@@ -33,7 +33,8 @@ sql_functions! {
     "check" as check, pg_finfo_check(queue: queue) -> jsonb => check_impl;
 }
 
-/// Time during which problems may still disappear, as the worker repairs some within moments; what remains is reported.
+/// Time during which problems can still disappear, because the worker repairs some of them within moments. Remaining
+/// problems are reported.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 fn check_impl(call: &Call) -> Result<Option<Value<'_>>> {
@@ -51,7 +52,7 @@ fn check_impl(call: &Call) -> Result<Option<Value<'_>>> {
         });
         let Look { name, busy, marks, mut lacking, mut problems } = look?;
         problems.extend(busy.then(|| census::BUSY.to_string()));
-        // An upgrade that commits during a pass makes table and definition seem to differ, so a structural problem
+        // An upgrade that commits during a pass makes table and definition seem to differ. So a structural problem
         // counts only if two passes in a row agree on it.
         let is_settled = problems.is_empty() && lacking == lacked_before;
         if is_settled || busy || Instant::now() > deadline {
@@ -81,14 +82,14 @@ type Marks = Vec<(&'static str, String)>;
 #[derive(Default)]
 struct Look {
     name: String,
-    /// Nothing could be looked at: another session is in the way.
+    /// The table could not be read, because another session has it locked.
     busy: bool,
     marks: Marks,
     lacking: Vec<Lack>,
     problems: Vec<String>,
 }
 
-/// What the table itself lacks, which the worker does not repair.
+/// A defect of the table itself, which the worker does not repair.
 #[derive(PartialEq)]
 struct Lack {
     problem: String,
@@ -96,7 +97,7 @@ struct Lack {
 }
 
 impl Lack {
-    /// The error that a call would end with.
+    /// Returns the defect that makes a call end with this error.
     fn from(error: &Error, call: &str) -> Lack {
         Lack { problem: format!("{call}{}", error.told()), hint: error.next_step().into() }
     }
@@ -109,7 +110,7 @@ impl Look {
             return Ok(Look { name, busy: true, ..Look::default() });
         }
         let opened = target.open(Lock::AccessShare);
-        // Row security may have been enabled while the lock was waited for.
+        // Row security can have been enabled during the wait for the lock.
         require_monitor(target.table)?;
         match opened {
             Ok(queue) => Look::at_queue(&queue),
@@ -146,8 +147,8 @@ impl Look {
     }
 }
 
-/// Lists the key, triggers and indexes that are missing or differ from what `upgrade` makes, and triggers that go after
-/// it.
+/// Lists the key, triggers and indexes that are missing or that `upgrade` would make differently, and user triggers
+/// that fire too late.
 fn structure(queue: &Queue) -> Vec<Lack> {
     let Some(relation) = Relation::open(queue.table, Lock::AccessShare) else {
         return vec![Lack::from(&queue::not_a_queue(queue.table), "")];
@@ -175,11 +176,11 @@ fn structure(queue: &Queue) -> Vec<Lack> {
     lacking.chain(last_words(queue, &relation)).collect()
 }
 
-/// Lists triggers of users that fire after the one that sets the status of new rows.
+/// Lists user triggers that fire after the trigger that sets the status of new rows.
 fn last_words(queue: &Queue, relation: &Relation) -> Vec<Lack> {
     let before_insert = trigger::kind(Timing::BeforeInsertRow, Event::Insert);
     let triggers = relation.triggers();
-    // They are there in the order in which they fire.
+    // Triggers are listed in the order in which they fire.
     let last = triggers.iter().skip_while(|trigger| trigger.name != ARRIVAL).skip(1);
     let last = last.filter(|known| known.fires && known.kind & before_insert == before_insert);
     let lack = |trigger: &Present| Lack {
@@ -203,7 +204,7 @@ fn stranded(found: &Findings) -> Option<String> {
         .then(|| format!("{count} tasks that wait or are zombies have no time at which that ends"))
 }
 
-/// Reports owners of tasks that are not taken, which only a change by hand leaves there.
+/// Reports owners of tasks that are not taken. Only a manual change leaves an owner there.
 fn disowned(queue: &Queue, found: &Findings) -> Option<String> {
     let (count, owner) = (found.disowned, queue.sql.fields.get(&Field::Owner)?);
     let what = "tasks that are not taken have an owner";
@@ -314,8 +315,8 @@ fn differences(counters: &Tasks, counted: &Tasks, of: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns the counters, whether they claim to be exact, and the counted tasks, all of the same moment. Changes of the
-/// open transaction are added to the counters, as the count already sees them.
+/// Returns the counters, whether they claim to be exact, and the counted tasks, all from one moment. The counters
+/// include the changes of the open transaction, because the count sees them.
 fn compare(queue: &Queue) -> Option<(Counts, bool, Counts)> {
     let pending = transaction::pending(queue.slot);
     let Counted { counts, is_certain, slot } = recount::count(queue, Purpose::Check).ok()?;

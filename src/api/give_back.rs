@@ -1,4 +1,4 @@
-//! `give_back`: what the caller's session holds goes back to its queues, as when a consumer ends its work early.
+//! `give_back`: gives the tasks of the caller's session back to their queues, for example when a consumer ends early.
 
 use crate::api::argument::{Target, number_of};
 use crate::error::Result;
@@ -35,7 +35,7 @@ fn give_back_impl(call: &Call) -> Result<Option<Value<'_>>> {
 
 fn give_back_all_impl(_: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
-    // Without a session of its own the connection holds nothing.
+    // A connection without a session of its own holds no tasks.
     if session::current_if_any().is_none() {
         return Ok(number_of(0));
     }
@@ -55,7 +55,7 @@ fn give_back_all_impl(_: &Call) -> Result<Option<Value<'_>>> {
     }
 }
 
-/// Returns whether tasks of a queue may be taken, by transactions that have committed or by this one.
+/// Returns whether a queue can have taken tasks, from committed transactions or from this one.
 fn may_hold(table: Oid) -> bool {
     let Some(id) = slot::find(process::database().into(), table.into()) else { return true };
     let has_taken = slot::lock(id).is_none_or(|slot| slot.has_taken());

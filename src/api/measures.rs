@@ -1,5 +1,5 @@
-//! `metrics`, and the functions behind the views `queues`, `latency` and `metric`: what is measured of the queues that
-//! the caller may monitor.
+//! `metrics`, and the functions behind the views `queues`, `latency` and `metric`: measured values of the queues that
+//! the caller is allowed to monitor.
 
 use crate::api::monitor::{Listed, all_listed, error, own_worker_error, shown_slot, worker_error};
 use crate::error::{OrRaise, Result};
@@ -31,7 +31,7 @@ fn metrics_impl(_: &Call) -> Result<Option<Value<'_>>> {
     Ok(Some(Value::text(&open_metrics(&families(&measured(), &measured_worker())))))
 }
 
-/// Returns the same as rows.
+/// Returns the metrics as rows.
 fn metric_rows_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
@@ -50,7 +50,7 @@ fn metric_rows_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(None)
 }
 
-/// Returns what the view `queues` shows of a queue.
+/// Returns the values that the view `queues` shows for a queue.
 fn condition_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
@@ -78,7 +78,7 @@ fn states_shown() -> impl Iterator<Item = Status> {
     Status::ALL.into_iter().filter(|status| !status.is_over())
 }
 
-/// Returns what the view `latency` shows of a queue.
+/// Returns the values that the view `latency` shows for a queue.
 fn measures_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
@@ -101,7 +101,7 @@ fn described(histogram: &Histogram) -> Json {
     })
 }
 
-/// Returns the statistics of a queue that the caller may monitor.
+/// Returns the statistics of a queue, if the caller is allowed to monitor it.
 fn statistics_of(table: Oid) -> Option<Statistics> {
     Some(slot::lock(shown_slot(table)?)?.statistics())
 }
@@ -116,7 +116,7 @@ fn oldest_ready(table: Oid, statistics: &Statistics) -> Result<Sight<Option<f64>
     census::sight(table, |queue| Ok(census::oldest_ready(queue)?.map(time::seconds_of)))
 }
 
-/// Measures the queues that the caller may monitor.
+/// Measures the queues that the caller is allowed to monitor.
 fn measured() -> Vec<Measured> {
     let database = catalog::database_name(process::database());
     let worker_fails = own_worker_error().is_some();
@@ -132,7 +132,7 @@ fn measured() -> Vec<Measured> {
     all_listed().into_iter().filter_map(measured).collect()
 }
 
-/// Measures the worker of this database; a standby has none.
+/// Measures the worker of this database. A standby has no worker.
 fn measured_worker() -> Vec<MeasuredWorker> {
     if xact::in_recovery() {
         return vec![];

@@ -86,11 +86,11 @@ fn put_impl(call: &Call) -> Result<Option<Value<'_>>> {
     Ok(None)
 }
 
-/// Returns what is to become of a task whose key is there already.
+/// Returns how to treat a task whose key already exists.
 fn conflict(call: &Call) -> Result<Conflict> {
     let name = call.get(arg::put::on_conflict).ok_or_else(|| Error::null("on_conflict"))?;
     match Conflict::named(&name) {
-        // A delay of zero, unlike none, ends the wait of a task.
+        // A delay of zero ends the wait of a task; a missing delay does not.
         Some(Conflict::Update { .. }) => {
             let delay = argument::duration(call, arg::put::delay)?;
             Ok(Conflict::Update { at_once: delay.is_some_and(|(_, length)| length == 0) })
@@ -101,7 +101,7 @@ fn conflict(call: &Call) -> Result<Conflict> {
     }
 }
 
-/// A call of `put`, with what all its tasks share.
+/// A call of `put`, with the values that all its tasks share.
 pub struct Put<'call> {
     pub(super) queue: &'call Queue,
     pub(super) statement: statement::Put,
@@ -136,7 +136,7 @@ impl<'call> Put<'call> {
         Put { queue, statement, arguments: Arguments::default() }
     }
 
-    /// Gives all tasks a value of the call; refuses it where its feature is off.
+    /// Gives all tasks a value of the call. Refuses it if its feature is off.
     pub(super) fn give(&mut self, value: Option<Value<'call>>, option: PutOption) -> Result<()> {
         let Some(value) = value else { return Ok(()) };
         let (features, put) = (self.queue.features(), &mut self.statement);
@@ -170,8 +170,8 @@ impl<'call> Put<'call> {
         Ok(())
     }
 
-    /// Puts the argument: a jsonb object, an array of them, or else the row. Returns what is lacking if the capacity
-    /// does not suffice; then nothing is put.
+    /// Puts the argument: a jsonb object, an array of objects, or the row. If the capacity does not suffice, puts no
+    /// task and returns the lack.
     pub fn run(
         self,
         task: Option<Value<'call>>,
@@ -236,8 +236,8 @@ impl<'call> Put<'call> {
         }
     }
 
-    /// Puts the row's values, except NULLs, which leave the column its default, and the queue's own columns, which an
-    /// ORM's model may well hold.
+    /// Puts the row's values. Leaves out NULLs, so that their columns get their defaults, and the queue's own columns,
+    /// which an ORM's model often contains.
     fn row(
         mut self,
         row: Value<'call>,
@@ -262,7 +262,7 @@ impl<'call> Put<'call> {
         self.in_room(1, |put| put.insert(Source::Row, columns, deliver).map(drop))
     }
 
-    /// Runs `work` if the capacity for this many tasks can be reserved; else returns what is lacking.
+    /// Runs `work` if the capacity for this many tasks can be reserved; otherwise returns the lack.
     pub(super) fn in_room(
         &mut self,
         tasks: usize,
@@ -271,12 +271,12 @@ impl<'call> Put<'call> {
         let lack = reservation::reserve(self.queue, tasks as i64)?;
         if lack.is_none() {
             if self.statement.front {
-                // One priority for all tasks of the call, which are then taken in key order.
+                // All tasks of the call get one priority, so that they are taken in key order.
                 let priority = front::priority(self.queue)?;
                 self.arguments.set(Parameter::Level, Value::int8(priority));
             }
             work(self)?;
-            // Triggers may have suppressed some of the rows.
+            // Triggers can have suppressed some of the rows.
             reservation::give_back(self.queue.slot);
         }
         Ok(lack)

@@ -1,4 +1,4 @@
-//! Row checks of `check`: one scan of all rows, and a look at the first task of each sub-queue. Neither runs a
+//! Row checks of `check`: one scan of all rows, and a check of the first task of each sub-queue. Neither runs a
 //! statement, see [`crate::queue::census`].
 
 use crate::error::Result;
@@ -43,7 +43,8 @@ pub struct Findings {
 pub fn look(queue: &Queue) -> Result<Findings> {
     let relation = census::table(queue)?;
     let snapshot = Snapshot::latest();
-    // Copies the marks right after the snapshot: a mark raised later may have passed over tasks that are ready in it.
+    // Copies the marks right after the snapshot: a mark raised later can have passed tasks that are ready in the
+    // snapshot.
     let mut judge = Judge::of(queue);
     let scratch = Scratch::new();
     relation.scan(&snapshot, |row| {
@@ -56,7 +57,7 @@ pub fn look(queue: &Queue) -> Result<Findings> {
 
 struct Judge<'a> {
     queue: &'a Queue,
-    /// Low-water marks; None where they cannot be checked.
+    /// Low-water marks; None if they cannot be checked.
     marks: Option<Copied>,
     judges_ready: bool,
     judges_buried: bool,
@@ -185,7 +186,7 @@ pub fn lost_subqueue(queue: &Queue) -> Result<Option<String>> {
 
 /// Position and level of a sub-queue's first task.
 struct Stand {
-    /// None if it is not known.
+    /// None if it is unknown.
     position: Option<Position>,
     level: Level,
 }
