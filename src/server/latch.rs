@@ -53,7 +53,7 @@ pub fn wait(reason: Reason, timeout: Option<Duration>, watch_client: bool) {
     wait_for(reason, timeout, watch_client, None);
 }
 
-/// Sleeps until this process's latch is set, the time is over, or the socket takes data or has failed.
+/// Sleeps until this process's latch is set, the timeout passes, or the socket accepts data or has failed.
 pub fn wait_for_room(reason: Reason, timeout: Option<Duration>, socket: Option<BorrowedFd>) {
     wait_for(reason, timeout, false, socket);
 }

@@ -1,11 +1,11 @@
-//! What the C library does for a process beyond the standard library.
+//! Functions of the C library that the standard library does not offer.
 
 use std::ffi::c_int;
 
 /// The beginning of `struct __res_state`, in glibc and musl.
 #[repr(C)]
 struct Resolver {
-    /// To wait for an answer.
+    /// How long to wait for an answer.
     seconds: c_int,
     attempts: c_int,
 }
@@ -15,10 +15,11 @@ unsafe extern "C" {
     fn __res_state() -> *mut Resolver;
 }
 
-/// Limits how long this process's next lookup of a name may take, during which it serves no signal: two seconds for each
-/// name server that does not answer. By default it is ten and more.
+/// Limits the next name lookup of this process, which serves no signal meanwhile, to two seconds for each name server
+/// that does not answer. The default is ten seconds or more.
 pub fn limit_name_lookup() {
-    // SAFETY: the state is this thread's own. It is read from resolv.conf first, as a lookup would do so otherwise.
+    // SAFETY: the state belongs to this thread. `res_init` fills it from resolv.conf first; otherwise the lookup would
+    // do that and overwrite the limits.
     unsafe {
         libc::res_init();
         let resolver = __res_state();

@@ -1,6 +1,7 @@
-//! What commands by hand leave behind. Triggers that were disabled and enabled again, as programs do that load
-//! fixtures, fire for local changes only: they have to fire always, as replication brings changes too. A column that
-//! was renamed has its old name in the table's note.
+//! Repairs of a queue after manual commands:
+//! 1. Triggers that were disabled and enabled again, for example by a program that loads fixtures, fire for local
+//!    changes only. They have to fire always, because replication brings changes too.
+//! 2. A renamed column still has its old name in the table's note.
 
 use crate::error::OrRaise;
 use crate::queue::triggers::{self, Tracking};
@@ -10,7 +11,7 @@ use crate::server::{catalog, spi, xact};
 use crate::upgrade::{is_noted, write_note};
 use pgrx::pg_sys::Oid;
 
-/// Returns whether there is something to heal of a queue's table, on which the caller holds a lock.
+/// Returns whether a queue's table needs a repair. The caller holds a lock on the table.
 pub fn is_ill(queue: &Queue) -> bool {
     let is_noted = |relation: Relation| {
         let entry = queue::read(queue.table).or_raise();
@@ -20,8 +21,8 @@ pub fn is_ill(queue: &Queue) -> bool {
         || !Relation::open(queue.table, Lock::None).is_none_or(is_noted)
 }
 
-/// Makes the enabled triggers of a queue fire always, and its note say what is so; false if the table is locked, or
-/// that fails.
+/// Makes the enabled triggers of a queue fire always, and corrects its note. Returns false if the table is locked or
+/// the repair fails.
 pub fn heal(table: Oid) -> bool {
     let healed = xact::try_in_transaction(|| {
         if !relation::try_lock(table, Lock::ShareRowExclusive) {

@@ -120,8 +120,8 @@ impl Definitions {
         again.chain(unread).min()
     }
 
-    /// Schedules the queues whose pause has ended. An altered table is reported. A repair of indexes or of other
-    /// objects that a definition depends on is not reported, nor is the drop of a check with user code.
+    /// Schedules the queues whose pause has ended. An altered table is reported. Repairs of indexes or of other objects
+    /// that a definition depends on are not reported, nor are dropped checks with user code.
     pub fn look_again(&mut self) {
         let now = time::now();
         for (table, again) in &mut self.again {

@@ -1,5 +1,5 @@
 //! The background workers: a launcher, one metrics worker, a database worker for each database with the extension, and
-//! job workers that run user code for the database workers.
+//! job workers that run user code for them.
 
 mod ages;
 pub mod database;
