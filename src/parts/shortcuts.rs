@@ -54,8 +54,8 @@ mod counting {
         "shortcuts" as shortcuts, pg_finfo_shortcuts() -> text => shortcuts_impl;
     }
 
-    /// `shortcuts() RETURNS text`: the number of tasks that each shortcut has changed since the server's start, as
-    /// JSON. Only tests declare this function.
+    /// `shortcuts() RETURNS text`: a JSON object with the number of tasks that each shortcut has changed since the
+    /// server's start. Only tests declare this function.
     fn shortcuts_impl(_call: &Call) -> Result<Option<Value<'_>>> {
         let counted = |shortcut| COUNTS.get()[shortcut as usize].load(Ordering::Relaxed);
         let counts =

@@ -1,8 +1,8 @@
 //! Slots: the shared memory of each queue, the lock that guards it, and the assignment of slots to tables.
 //!
 //! State that only few queues use lies in separate arrays, with one element per slot, under the same lock. The
-//! operating system backs only touched pages, so the unused elements cost no memory. The slot says whether its element
-//! is in use, or how far; an unused element is neither read nor cleared.
+//! operating system backs only touched pages, so the unused elements cost no memory. The slot records whether, or up to
+//! which length, its element is in use. An unused element is neither read nor cleared.
 
 use crate::parts::capacity::shared::Capacity;
 use crate::parts::counters::shared::Shared as Counters;

@@ -173,7 +173,7 @@ unsafe impl GlobalAlloc for Allocator {
 /// Handles an allocation failure. Returns null, so that Rust aborts, if not even the reserve is sufficient.
 ///
 /// # Safety
-/// `ask` asks the system for memory, and is allowed to do so again.
+/// `ask` asks the system for memory and can be called repeatedly.
 #[cold]
 unsafe fn give_up(size: usize, ask: impl Fn() -> *mut u8) -> *mut u8 {
     match MANNER.get() {

@@ -13,8 +13,8 @@ pub fn hinted<T>(hint: impl Fn() -> String, work: impl FnOnce() -> T) -> T {
     watched(&|error: Raised| (is_about_data(&error) && !error.has_hint).then(&hint), work)
 }
 
-/// Does the same, but for errors of a function that a statement in `work` calls: a trigger's, or a default's. The user
-/// who has written it raises them about something else.
+/// Runs `work` like [`hinted`]. Errors of a function that a statement in `work` calls, for example of a trigger or a
+/// default, get no hint: the author of such a function raises them about something else.
 pub fn hinted_of_arguments<T>(hint: impl Fn() -> String, work: impl FnOnce() -> T) -> T {
     let choose = |error: Raised| {
         (is_about_data(&error) && !error.has_hint && !is_of_function(&error)).then(&hint)

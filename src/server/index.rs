@@ -183,7 +183,7 @@ fn has_default_order((relation, number): (Oid, i16), class: Oid, collation: Oid)
 
 /// An index's properties, read from the catalogs.
 pub(super) struct Stored {
-    /// The expressions and the predicate; None for one that is too long to be cheap.
+    /// The expressions and the predicate; None for an expression that is too long to be cheap.
     pub(super) expressions: Vec<Option<*mut pg_sys::Node>>,
     /// A btree or hash index with operator classes of the server. Its constraint, if it has one, is immediate and for
     /// equal values. The direct path can add rows to it.

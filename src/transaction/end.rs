@@ -144,7 +144,7 @@ fn commit(now: i64, slot: SlotId, delta: &Delta) {
     } else if let Some(instant) = earlier {
         requests::request_at(database, instant);
     }
-    // Comes after the counters, which tell the worker that there are such tasks.
+    // Comes after the counters, because only they show the worker that such tasks exist.
     delta.leases.given.sessions().for_each(sessions::look_after);
     if delta.leases.given.more {
         requests::request(database, |requests| requests.sweep = true);

@@ -227,7 +227,7 @@ pub fn put(
     Ok(Some(rows))
 }
 
-/// Records that a task has moved from one state to another, as the row written last shows.
+/// Records that a task has moved from one state to another. The row written last is the new one.
 fn note_move(queue: &Queue, found: &Found, (from, to): (Status, Status), call: Call) {
     let tube = queue.tube_of(found);
     let place = |status| StateAndTube { status, tube };

@@ -10,8 +10,8 @@ use xqueue_core::position::{FIRST, Group, Kind, LAST, Position};
 use xqueue_core::slot_id::SlotId;
 use xqueue_core::statement::{Parameter, Within};
 
-/// Returns the groups of tasks that a take searches in turn: all tasks, or those of the tube in `arguments`, as one
-/// group or one per priority.
+/// Returns the groups of tasks that a take searches in turn. They contain all tasks, or the tasks of the tube in
+/// `arguments`, in one group or in one group per priority.
 pub fn groups(queue: &Queue, arguments: &Arguments) -> Vec<Group> {
     let tube = queue.tube().zip(arguments.get(Parameter::Tube));
     let tube = tube.map(|(column, value)| queue.tube_named(value, column).hash);

@@ -14,7 +14,7 @@ use xqueue_core::status::Status;
 /// A copy of a queue's statistics.
 #[derive(Clone, Debug)]
 pub struct Statistics {
-    /// What metrics show.
+    /// The counters that metrics show.
     pub counters: Counters,
     pub transitions: Transitions,
     pub last_minute: Flow,
@@ -26,7 +26,8 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Adds what metrics show and counters do not say. `tubes`: the names of those with statistics of their own.
+    /// Adds the measured values that counters do not contain. `tubes`: the names of the tubes with statistics of their
+    /// own.
     pub fn measured(
         self,
         names: [String; 3],

@@ -49,8 +49,8 @@ impl QueueGuard {
         self.capacity.find_prepared();
     }
 
-    /// Notes that no prepared transaction has the table locked. Those that had reserved `room` have ended, and the next
-    /// recount sees their tasks; a recount that began before this call does not.
+    /// Notes that no prepared transaction has the table locked. The prepared transactions that had reserved `room` have
+    /// ended, and the next recount sees their tasks; a recount that began before this call does not.
     pub fn resolve_prepared(&mut self, room: i64) {
         self.put_rings_aside();
         self.prepared.is_looked_for = false;

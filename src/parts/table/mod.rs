@@ -14,7 +14,7 @@ impl QueueGuard {
         self.table.commit(change);
     }
 
-    /// Sets the table's owner, as this process sees it.
+    /// Sets the table's owner that this process sees.
     pub fn learn_owner(&mut self, owner: u32) {
         self.table.owner = owner;
     }

@@ -57,7 +57,7 @@ pub(super) struct Entry {
     pub(super) session: [u8; 16],
 }
 
-/// A waiting process, as the views `xqueue.consumers` and `xqueue.producers` show it.
+/// A waiting process in the views `xqueue.consumers` and `xqueue.producers`.
 pub struct Waiting {
     pub want: Want,
     pub pid: i32,

@@ -186,7 +186,7 @@ impl Place {
         Ok(true)
     }
 
-    /// Sleeps until there is news of the watched task. `is_hint`: an outcome only tells the caller to check.
+    /// Sleeps until there is news of the watched task. `is_hint`: an outcome only makes the caller check the task.
     pub fn watch(&self, deadline: Deadline, is_hint: bool, queue: &str) -> Result<News> {
         if !self.is_woken_before(deadline, None, Reason::Outcome) {
             return Ok(News::None);

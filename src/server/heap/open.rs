@@ -221,7 +221,7 @@ impl Open<'_> {
     fn evaluated(&self, default: &Default, number: i16) -> Option<Datum> {
         let mut is_null = false;
         // SAFETY: prepared with this state; a prepared expression has its function. The result can be a read-write
-        // expanded object; nobody modifies it after this.
+        // expanded object, but it is not modified after this.
         unsafe {
             if default.prepared.get().is_null() {
                 let expression = default.expression.cast();

@@ -1,5 +1,6 @@
-//! Direct path of a take of the first task of a sub-queue. It does not search for another task in flight: there is none
-//! if this transaction has claimed the sub-queue and the sub-queue is clear, see [`xqueue_core::subqueues`].
+//! Direct path of a take of the first task of a sub-queue. It does not search for another task in flight. If this
+//! transaction has claimed the sub-queue and the sub-queue is clear, no other task is in flight, see
+//! [`xqueue_core::subqueues`].
 
 use crate::error::Result;
 use crate::parts::shortcuts::{self, Shortcut};

@@ -1,5 +1,5 @@
-//! The rows that this session wrote for the tasks that it took last. An ack looks there before it searches the key's
-//! index. It acks a row found there only if it is that task and taken by this session.
+//! The rows that this session wrote for the tasks that it took last. An ack checks these rows before it searches the
+//! key's index. It acks such a row only if it is that task and taken by this session.
 
 use crate::queue::Queue;
 use crate::server::heap::Open;
