@@ -261,8 +261,8 @@ fn single_keys<'m>(value: Value<'m>, key: &KeyType, queue: &Queue) -> Result<Vec
     Ok(vec![vec![converted(value, key.oid)?]])
 }
 
-/// Reads the keys in a text, which is what drivers send for a parameter without a type. The text is one key, an array
-/// in the server's syntax, or JSON made by a client library from an object or an array. Integers and uuids can also be
+/// Reads the keys in a text: drivers send a parameter without a type as a text. The text is one key, an array in the
+/// server's syntax, or JSON made by a client library from an object or an array. Integers and uuids can also be
 /// separated by commas alone.
 fn keys_in_text<'m>(text: &str, key: &KeyType, queue: &Queue) -> Result<Vec<Key<'m>>> {
     let is_plain = types::is_integer(key.base) || key.base == types::UUID;

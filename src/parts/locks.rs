@@ -1,11 +1,10 @@
 //! The locks of shared memory. Everything in it can be rebuilt from the tables.
 //!
-//! | lock | guards |
-//! |---|---|
-//! | the directory's | which slot belongs to which queue, the databases, all workers, the sessions |
-//! | a queue's, see [`super::slot`] | its counters, marks, waiters, schedule and capacity |
-//! | the sub-queues' | the sub-queues of all queues |
+//! - The directory's lock guards the assignment of slots to queues, the databases, all workers and the sessions.
+//! - A queue's lock, see [`super::slot`], guards its counters, marks, waiters, schedule and capacity.
+//! - The sub-queues' lock guards the sub-queues of all queues.
 //!
+//! Rules:
 //! 1. No process holds two queues' locks.
 //! 2. The directory's lock is taken before a queue's, the sub-queues' lock last.
 //! 3. Nothing that can fail runs under any of the locks.

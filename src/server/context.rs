@@ -14,7 +14,7 @@ pub fn hinted<T>(hint: impl Fn() -> String, work: impl FnOnce() -> T) -> T {
 }
 
 /// Runs `work` like [`hinted`]. Errors of a function that a statement in `work` calls, for example of a trigger or a
-/// default, get no hint: the author of such a function raises them about something else.
+/// default, get no hint. The author of such a function raises them about something else.
 pub fn hinted_of_arguments<T>(hint: impl Fn() -> String, work: impl FnOnce() -> T) -> T {
     let choose = |error: Raised| {
         (is_about_data(&error) && !error.has_hint && !is_of_function(&error)).then(&hint)

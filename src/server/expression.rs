@@ -182,9 +182,10 @@ impl Relation {
     }
 }
 
-/// Returns whether an expression is certain to finish quickly, no matter how its owner wrote it: comparisons of columns
-/// and constants, tests for NULL, AND, OR, NOT, IN, and the functions above. Immutable functions of the server in
-/// general are not cheap: `xpath` and regular expressions can run for hours without checking for cancellation.
+/// Returns whether an expression is certain to finish quickly, no matter how its owner wrote it. It can contain
+/// comparisons of columns and constants, tests for NULL, AND, OR, NOT, IN, and the functions above. Immutable functions
+/// of the server in general are not cheap: `xpath` and regular expressions can run for hours without checking for
+/// cancellation.
 ///
 /// # Safety
 /// `expression` is a valid expression of the caller's own.

@@ -77,7 +77,7 @@ fn wait_for(
         events |= pg_sys::WL_SOCKET_WRITEABLE;
         socket = writable.as_raw_fd();
     }
-    // SAFETY: waits on this process's own latch, and on its client's socket or one that is borrowed, hence open;
+    // SAFETY: waits on this process's own latch, and on the client's socket or a borrowed one, which is open.
     // `MyProcPort` is null in processes without a client.
     unsafe {
         if watch_client && !MyProcPort.is_null() && pg_sys::WaitEventSetCanReportClosed() {

@@ -57,7 +57,7 @@ impl Noted {
     };
 }
 
-/// Returns whether the open transaction has written nothing, or only what `note_only_taken` covers.
+/// Returns whether the open transaction has written nothing except the takes that `note_only_taken` covers.
 pub fn has_only_taken() -> bool {
     durability::written() == ONLY_TAKEN.get()
 }

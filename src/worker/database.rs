@@ -30,8 +30,8 @@ use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// Interval at which consumers are woken that wait although tasks are ready. Normally no consumer does, but another
-/// transaction can have locked the task's row when the consumer scanned the table.
+/// Interval for waking consumers that wait although tasks are ready. Such a consumer scanned the table while another
+/// transaction had the task's row locked.
 const NUDGE_INTERVAL: Duration = Duration::from_secs(1);
 /// Retry delay while the list of queues is locked exclusively.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);

@@ -199,7 +199,7 @@ impl Definitions {
                 && (known.server() == Server::Publisher) == is_copy
                 && found == Some(known.slot())
         });
-        // Another transaction can have doubted the triggers and cleared this flag; the triggers are as before.
+        // Another transaction can have cleared this flag as a precaution, but the triggers are as before.
         if settled.is_some() && again.is_none() && queue::is_unchanged(table) {
             found.and_then(|slot| slot::with(slot, |slot| slot.find_tracked(true)));
             return Outcome::Done(None);

@@ -43,7 +43,7 @@ pub fn is_patient() -> bool {
     own::served_owner().is_some()
 }
 
-/// Returns when a job worker is terminated that reports no progress until then.
+/// Returns the time at which a job worker is terminated unless it reports progress before.
 pub fn stop_at() -> i64 {
     time::in_future(2 * settings::worker_timeout())
 }

@@ -1,5 +1,5 @@
-//! The guard of taken tasks. An UPDATE by hand, for example by a program that writes back a row it has read earlier,
-//! must not change the state or the owner of a task that another session has taken.
+//! The guard of taken tasks. An UPDATE by hand must not change the state or the owner of a task that another session
+//! has taken. Such an UPDATE comes, for example, from a program that writes back a row it has read earlier.
 
 use crate::error::{Error, Result};
 use crate::parts::leases::{session, store};

@@ -303,8 +303,9 @@ fn unless_hidden(queue: &Queue, take: impl FnOnce() -> Result<usize>) -> Result<
     xact::in_subtransaction_unless(code, take).unwrap_or(Ok(0))
 }
 
-/// Claims the sub-queue of a task that was taken by hand or just moved from another sub-queue, so that no take waits in
-/// the unique index for the end of this transaction. Raises 23505 if another task of the sub-queue is in flight.
+/// Claims the sub-queue of a task that was taken by hand or just moved from another sub-queue. Without the claim, a
+/// take would wait in the unique index for the end of this transaction. Raises 23505 if another task of the sub-queue
+/// is in flight.
 pub fn claim_unless_own(queue: &Queue, place: &StateAndTube, row: &Tuple) {
     let Some(subqueue) = place.tube.filter(|tube| tube.is_subqueue).map(|tube| tube.hash) else {
         return;

@@ -21,7 +21,8 @@ pub struct Statistics {
     pub tubes: [Tube; TUBES_COUNTED],
     /// Room reserved by open and prepared transactions.
     pub reserved: i64,
-    /// Last failure of the worker, a task that takes pass over, or else what the table lacks, and when that was found.
+    /// The queue's most important problem and the time at which it was found: the worker's last failure, else a skipped
+    /// task, else an object that the table lacks.
     pub error: Option<(Text<ERROR_LENGTH>, i64)>,
 }
 

@@ -47,8 +47,8 @@ fn request_with(directory: &mut Directory, database: u32, change: impl FnOnce(&m
     workers.need(database, i64::MIN);
 }
 
-/// Notifies the worker of a database that a session has ended. If the session was not recorded (`is_kept`), the worker
-/// compares all sessions.
+/// Notifies the worker of a database that a session has ended. `is_kept`: the session was recorded; otherwise the
+/// worker compares all sessions.
 pub(in crate::parts) fn look_for_departed(directory: &mut Directory, database: u32, is_kept: bool) {
     request_with(directory, database, |requests| {
         requests.sweep |= !is_kept;

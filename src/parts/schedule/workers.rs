@@ -74,7 +74,7 @@ pub struct Requests {
 pub(super) struct Worker {
     pub(super) of: Assignment,
     pub(super) process: Process,
-    /// The database has the extension, or can have it.
+    /// The database has the extension, or possibly has it.
     pub(super) wanted: bool,
     pub(super) has_connected: bool,
     /// The database worker has read the list of queues and made a round.

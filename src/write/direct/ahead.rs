@@ -22,7 +22,7 @@ use xqueue_core::status::Status;
 /// Maximum number of successive candidates that cannot be taken; beyond it the index is searched.
 const MISSES: usize = 8;
 
-/// A take that has read ahead but is handed no candidate reads again at most once per this number of wanted tasks: its
+/// A take that has read ahead but is handed no candidate reads again at most once per this number of wanted tasks. Its
 /// tasks were possibly handed to other takes.
 const TASKS_PER_READ: usize = 32;
 
@@ -214,7 +214,7 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
         }
     }
 
-    /// Ends the handing out without a look at all candidates; their ring is put aside.
+    /// Ends the handing out before all candidates were tried; their ring is put aside.
     fn give_up(&self, claim: Claim, handed: &Handed) -> bool {
         if let Some(mut slot) = slot::lock(self.queue.slot) {
             slot.give_up(handed);
