@@ -1,6 +1,7 @@
 //! Tasks whose changes on the direct path have failed.
 //!
-//! 1. They rest, so that the worker writes nothing for them without effect and serves the tasks behind them as usual.
+//! 1. They rest, so that the worker does not write for them repeatedly without success, and serves the tasks behind
+//!    them as usual.
 //! 2. After a pause one of them is tried again. If it fails, the pause doubles, up to a minute; otherwise all are
 //!    tried.
 //! 3. They are forgotten when their table is altered, and when the process ends.
