@@ -5,6 +5,7 @@
 //!   for any lines. Without such a block, the statements must only not fail.
 //! - A block ```` ```sql no-run: REASON ```` is shown and not run.
 //! - A block ```` ```python from FILE ```` shows lines of a file. They must be in the file; indentation does not count.
+//! - A sentence has at most 40 words, and none of the phrases in `words.rs`.
 //! - Links to pages, headings and files must lead somewhere, and so must paths and names of tests in `code`.
 //!
 //! Each function returns the defects found, one per line, with page and line.
@@ -13,7 +14,9 @@ mod compare;
 mod links;
 mod page;
 mod run;
+mod words;
 
 pub use links::{broken_links, broken_mentions, headings, linked_pages};
 pub use page::{Block, Kind, Page};
 pub use run::{failures, printed_in};
+pub use words::hard_sentences;

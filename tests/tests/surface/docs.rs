@@ -59,6 +59,13 @@ fn docs_excerpts_stand_in_their_files() {
 }
 
 #[test]
+fn docs_read_well() {
+    let mut pages = Page::all(&root());
+    pages.push(page("CHANGELOG.md"));
+    assert_none(pages.iter().flat_map(hard_sentences).collect());
+}
+
+#[test]
 fn docs_links_lead_somewhere() {
     let (root, mut pages) = (root(), Page::all(&root()));
     pages.push(Page::read(&root, Path::new("CHANGELOG.md")));
