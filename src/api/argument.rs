@@ -47,6 +47,12 @@ impl<'call> Target<'call> {
         queue::get(self.table)
     }
 
+    /// Opens the queue; None if the table has been dropped or downgraded while this call waited for the lock.
+    pub fn open_if_there(&self, lock: Lock) -> Result<Option<Rc<Queue>>> {
+        self.lock(lock)?;
+        queue::find(self.table)
+    }
+
     /// Opens the queue for a monitor, which never waits for a lock.
     pub fn open_at_once(&self) -> Result<Rc<Queue>> {
         lock_at_once(self.table)?;

@@ -13,6 +13,7 @@ use crate::server::{privileges, process};
 use crate::write::passed::{Passed, many};
 use crate::{sql_functions, transaction};
 use pgrx::pg_sys::Oid;
+use std::rc::Rc;
 use xqueue_core::change::Call as Kind;
 use xqueue_core::form::Form;
 use xqueue_core::statement::{Change, Parameter};
@@ -40,17 +41,19 @@ fn give_back_all_impl(_: &Call) -> Result<Option<Value<'_>>> {
         return Ok(number_of(0));
     }
     let session = session::current()?;
-    let open = |table| Target { table, form: Form::Row, row: None }.open(Lock::RowExclusive);
-    let (mut tasks, mut refusing) = (0, None);
+    let open =
+        |table| Target { table, form: Form::Row, row: None }.open_if_there(Lock::RowExclusive);
+    let (mut tasks, mut refusing) = (0, None::<Rc<Queue>>);
     let tables = queue::tables().into_iter();
     for table in tables.filter(|table| may_hold(*table) && privileges::may_update(*table)) {
-        let queue = open(table)?;
+        let Some(queue) = open(table)? else { continue };
         let mut passed = Passed::of(&queue, Kind::GiveBack, Form::Row);
         tasks += passed.change_many(Change::GiveBack, &arguments(session), &mut |_| Ok(()))?;
-        refusing = refusing.or(passed.has_refused().then_some(table));
+        let has_refused = passed.has_refused();
+        refusing = refusing.or(has_refused.then_some(queue));
     }
     match refusing {
-        Some(table) if tasks == 0 => Ok(number_of(give_back(&*open(table)?, session)?)),
+        Some(queue) if tasks == 0 => Ok(number_of(give_back(&queue, session)?)),
         _ => Ok(number_of(tasks)),
     }
 }
