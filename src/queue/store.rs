@@ -165,7 +165,9 @@ pub fn delete(table: Oid) -> Result<()> {
     })
 }
 
-/// Returns whether a table is the registry itself.
+/// Returns whether a table is in the schema of the extension, which is for the extension's own tables.
 pub fn is_own_table(relation: &Relation) -> bool {
-    catalog::own_relation(REGISTRY) == Some(relation.oid())
+    let schema_of = |table| catalog::table_name(table).map(|(schema, _)| schema);
+    let registry = catalog::own_relation(REGISTRY);
+    registry.is_some_and(|registry| schema_of(registry) == schema_of(relation.oid()))
 }

@@ -118,6 +118,7 @@ SELECT xqueue.upgrade('parted');
 SELECT xqueue.upgrade('pg_catalog.pg_class');
 :code
 SELECT xqueue.upgrade('xqueue.queue');
+SELECT xqueue.upgrade('xqueue.session');
 :code
 CREATE TABLE typed (id int PRIMARY KEY, status int, owner text, runat date, word text);
 INSERT INTO typed VALUES (1, 1, '', '2020-01-01', 'wait'), (2, 1, '', '2020-01-01', 'wait');
