@@ -212,6 +212,12 @@ impl<'call> Firing<'call> {
         }
     }
 
+    /// Returns the name of the trigger.
+    pub fn name(&self) -> &CStr {
+        // SAFETY: the description of the trigger lives as long as the call; its name is a string.
+        unsafe { CStr::from_ptr((*self.0.tg_trigger).tgname) }
+    }
+
     pub fn table(&self) -> Oid {
         // SAFETY: the relation is open while the trigger runs.
         unsafe { (*self.0.tg_relation).rd_id }

@@ -13,6 +13,7 @@ use crate::{sql_functions, transaction};
 use pgrx::PgSqlErrorCode;
 use xqueue_core::change::{Call, Counts, StateAndTube, event};
 use xqueue_core::field::Field;
+use xqueue_core::statement::TRIGGERS;
 use xqueue_core::status::Status;
 
 sql_functions! {
@@ -29,7 +30,7 @@ fn row_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     // The server does not check for interrupts between the rows of a statement's triggers.
     process::serve_interrupts();
     let firing = Firing::of(call, Timing::AfterRow)?;
-    if !shared_memory::is_available() {
+    if !is_counted(&firing) {
         return Ok(firing.unchanged());
     }
     let Some(queue) = queue::find(firing.table())? else { return Ok(firing.unchanged()) };
@@ -69,6 +70,13 @@ fn row_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     Ok(firing.unchanged())
 }
 
+/// Returns whether a trigger acts. Only those that `upgrade` makes do: a second trigger with a function of ours, made by
+/// whoever has the right TRIGGER, would count each change twice.
+fn is_counted(firing: &Firing) -> bool {
+    let is_own = |name: &str| TRIGGERS.contains(&name);
+    shared_memory::is_available() && firing.name().to_str().is_ok_and(is_own)
+}
+
 fn seen(row: &Option<(StateAndTube, Tuple)>) -> Option<Seen<'_, Tuple>> {
     row.as_ref().map(|(place, row)| Seen { place: *place, row })
 }
@@ -99,7 +107,7 @@ fn call_hook(hook: &str, row: &Tuple, event: &str, queue: &Queue) -> Result<()> 
 /// waiting; a task without an expiry gets the default one.
 fn row_arrives_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     let firing = Firing::of(call, Timing::BeforeInsertRow)?;
-    if !shared_memory::is_available() {
+    if !is_counted(&firing) {
         return Ok(firing.unchanged());
     }
     let Some(queue) = queue::find(firing.table())? else { return Ok(firing.unchanged()) };
@@ -131,7 +139,7 @@ fn row_arrives_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
 /// Runs AFTER TRUNCATE.
 fn truncated_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     let firing = Firing::of(call, Timing::AfterTruncate)?;
-    if shared_memory::is_available()
+    if is_counted(&firing)
         && let Some(queue) = queue::find(firing.table())?
     {
         transaction::note(queue.slot, |delta| delta.replace(&Counts::default()));

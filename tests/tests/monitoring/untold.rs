@@ -108,6 +108,27 @@ fn changes_after_a_trigger_was_dropped() {
     q.assert_tasks(&[("ready", 1)]);
 }
 
+/// Whoever has the right TRIGGER can make further triggers with a function of ours, and an owner can rename ours.
+#[test]
+fn changes_that_a_second_trigger_reports() {
+    for (timing, function) in [
+        ("AFTER INSERT OR UPDATE OR DELETE ON {q} FOR EACH ROW", "row_changed"),
+        ("AFTER TRUNCATE ON {q}", "truncated"),
+        ("BEFORE INSERT ON {q} FOR EACH ROW", "row_arrives"),
+    ] {
+        let mut q = queue(2);
+        q.sql(&format!("CREATE TRIGGER mine {timing} EXECUTE FUNCTION xqueue.{function}()"));
+        q.sql("INSERT INTO {q} DEFAULT VALUES; DELETE FROM {q} WHERE id = 1");
+        q.assert_tasks(&[("ready", 2)]);
+        q.sql("TRUNCATE {q}; INSERT INTO {q} DEFAULT VALUES");
+        q.assert_tasks(&[("ready", 1)]);
+    }
+    let mut q = queue(2);
+    q.sql("ALTER TRIGGER xqueue_insert ON {q} RENAME TO mine; SELECT xqueue.upgrade('{q}')");
+    q.sql("INSERT INTO {q} DEFAULT VALUES");
+    q.assert_tasks(&[("ready", 3)]);
+}
+
 #[test]
 fn triggers_of_the_users_that_bear_the_names_of_ours() {
     let mut q = Queue::new("untold");
