@@ -35,23 +35,25 @@ pub struct SubqueueChange {
 
 impl Default for SubqueueChange {
     fn default() -> SubqueueChange {
-        SubqueueChange {
-            taken: 0,
-            offers: false,
-            lost: false,
-            claimed: false,
-            exhausted: false,
-            least: LAST,
-            level: LAST_LEVEL,
-            first: FIRST,
-            taken_level: LAST_LEVEL,
-            took: None,
-            left: None,
-        }
+        SubqueueChange::NONE
     }
 }
 
 impl SubqueueChange {
+    pub const NONE: SubqueueChange = SubqueueChange {
+        taken: 0,
+        offers: false,
+        lost: false,
+        claimed: false,
+        exhausted: false,
+        least: LAST,
+        level: LAST_LEVEL,
+        first: FIRST,
+        taken_level: LAST_LEVEL,
+        took: None,
+        left: None,
+    };
+
     pub fn absorb(&mut self, later: &SubqueueChange) {
         self.taken += later.taken;
         self.offers |= later.offers;

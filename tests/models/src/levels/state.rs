@@ -1,8 +1,8 @@
 //! The knowledge of processes and of shared memory, and the possible next steps.
 
 use super::{BUCKETS, ENTRIES, LEVELS, PROCESSES, SUBQUEUES, TASKS};
-use xqueue_core::level::{LAST as LAST_LEVEL, Level};
-use xqueue_core::position::{FIRST, LAST, Position};
+use xqueue_core::level::Level;
+use xqueue_core::position::Position;
 use xqueue_core::subqueues::{Entry, Header, Pool, SubqueueRing};
 use xqueue_core::transaction::SubqueueChange;
 
@@ -67,19 +67,7 @@ pub enum Action {
     Undo(usize),
 }
 
-pub(super) const NO_CHANGE: SubqueueChange = SubqueueChange {
-    taken: 0,
-    offers: false,
-    lost: false,
-    claimed: false,
-    exhausted: false,
-    least: LAST,
-    level: LAST_LEVEL,
-    first: FIRST,
-    taken_level: LAST_LEVEL,
-    took: None,
-    left: None,
-};
+pub(super) const NO_CHANGE: SubqueueChange = SubqueueChange::NONE;
 
 pub(super) const IDLE: Process =
     Process { phase: Phase::Idle, subqueue: 0, change: NO_CHANGE, pending: None, is_alone: false };

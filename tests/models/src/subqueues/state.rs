@@ -1,8 +1,7 @@
 //! The knowledge of processes and of shared memory, and the possible next steps.
 
 use super::{BUCKETS, ENTRIES, PROCESSES, SUBQUEUE, TASKS};
-use xqueue_core::level::LAST as LAST_LEVEL;
-use xqueue_core::position::{FIRST, LAST, Position};
+use xqueue_core::position::Position;
 use xqueue_core::subqueues::{Entry, Header, Pool, Scan, SubqueueRing};
 use xqueue_core::transaction::SubqueueChange;
 
@@ -101,23 +100,8 @@ pub enum Action {
     Crash,
 }
 
-pub(super) const IDLE: Process = Process {
-    phase: Phase::Idle,
-    change: SubqueueChange {
-        taken: 0,
-        offers: false,
-        lost: false,
-        claimed: false,
-        exhausted: false,
-        least: LAST,
-        level: LAST_LEVEL,
-        first: FIRST,
-        taken_level: LAST_LEVEL,
-        took: None,
-        left: None,
-    },
-    pending: [None; TASKS],
-};
+pub(super) const IDLE: Process =
+    Process { phase: Phase::Idle, change: SubqueueChange::NONE, pending: [None; TASKS] };
 
 pub(super) fn position(task: usize) -> Position {
     task as Position + 1
