@@ -9,7 +9,9 @@ use crate::server::function::{Call, Output};
 use crate::server::jsonb::{self, Shape};
 use crate::server::relation::{self, Lock};
 use crate::server::value::Value;
-use crate::server::{context, nesting, operators, privileges, record, sql_name, time, types, xact};
+use crate::server::{
+    catalog, context, nesting, operators, privileges, record, sql_name, time, types, xact,
+};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{Interval, Oid};
 use std::rc::Rc;
@@ -114,6 +116,7 @@ pub fn require_owner(table: Oid) -> Result<()> {
     if privileges::owns(table) {
         return Ok(());
     }
+    refuse_dropped(table)?;
     let name = queue::display_name(table);
     Err(Error::new(
         PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
@@ -127,6 +130,7 @@ pub fn require_monitor(table: Oid) -> Result<()> {
     if privileges::may_monitor(table) {
         return Ok(());
     }
+    refuse_dropped(table)?;
     let name = queue::display_name(table);
     let denied = Error::new(
         PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
@@ -138,6 +142,14 @@ pub fn require_monitor(table: Oid) -> Result<()> {
             .detail("Row security applies to this role: it may not know of tasks that it does not see.")
             .hint("xqueue.peek() and SELECT show what the policies allow; roles with BYPASSRLS see all."),
     })
+}
+
+/// Refuses a table that another session has dropped since its name was read.
+fn refuse_dropped(table: Oid) -> Result<()> {
+    match catalog::table_name(table) {
+        Some(_) => Ok(()),
+        None => Err(queue::not_a_queue(table)),
+    }
 }
 
 /// Refuses changes in read-only transactions and on a standby.

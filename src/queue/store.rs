@@ -6,7 +6,7 @@ use crate::server::own_table::{self, REGISTRY, as_owner};
 use crate::server::relation::{self, Lock, Relation};
 use crate::server::row::Row;
 use crate::server::value::Value;
-use crate::server::{catalog, jsonb, spi, types};
+use crate::server::{catalog, injection, jsonb, spi, types};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use xqueue_core::definition::Definition;
@@ -40,12 +40,14 @@ pub fn read(table: Oid) -> Result<Option<Entry>> {
     Ok(Some(Entry { definition, same_table, paused_until }))
 }
 
-/// Returns the tables of this database's queues.
+/// Returns the tables of this database's queues. Another session can drop one of them at any time.
 pub fn tables() -> Vec<Oid> {
-    spi::connect(|spi| {
+    let tables = spi::connect(|spi| {
         let rows = spi.run("SELECT relation::pg_catalog.oid FROM xqueue.queue ORDER BY 1");
         (0..rows.len()).filter_map(|row| rows.value(row, 1).map(Value::to_oid)).collect()
-    })
+    });
+    injection::point(c"xqueue-queues-are-listed");
+    tables
 }
 
 /// Locks the registry for a worker, which must not wait for DROP EXTENSION. Returns false if the lock is not available

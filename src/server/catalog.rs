@@ -152,6 +152,15 @@ pub fn owner_of(relation: Oid) -> Option<Oid> {
     catalogue.first(by_oid, relation, &snapshot, |row| row.value(owner).map(Value::to_oid))?
 }
 
+/// Returns the owner of a database; None for a dropped one.
+pub fn owner_of_database(database: Oid) -> Option<Oid> {
+    let catalogue = Relation::open_shared(pg_sys::DatabaseRelationId);
+    let by_oid = (Oid::from(pg_sys::DatabaseOidIndexId), pg_sys::Anum_pg_database_oid as i16);
+    let owner = pg_sys::Anum_pg_database_datdba as i16;
+    let snapshot = crate::server::relation::Snapshot::latest();
+    catalogue.first(by_oid, database, &snapshot, |row| row.value(owner).map(Value::to_oid))?
+}
+
 /// Returns the name of a role, or its number if it no longer exists. Needs no snapshot of the caller's.
 pub fn role_name(role: Oid) -> String {
     let catalogue = Relation::open_shared(pg_sys::AuthIdRelationId);

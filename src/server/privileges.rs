@@ -3,29 +3,20 @@
 use crate::server::{catalog, raw, user};
 use pgrx::pg_sys::{self, Oid};
 
-/// Returns whether the current role owns a table.
+/// Returns whether the current role owns a table; false for a dropped table.
 pub fn owns(table: Oid) -> bool {
-    owns_object(pg_sys::RelationRelationId, table)
+    catalog::owner_of(table).is_some_and(has_role)
 }
 
-/// Returns whether the current role owns a database.
+/// Returns whether the current role owns a database; false for a dropped database.
 pub fn owns_database(database: Oid) -> bool {
-    owns_object(pg_sys::DatabaseRelationId, database)
+    catalog::owner_of_database(database).is_some_and(has_role)
 }
 
-fn owns_object(catalogue: Oid, object: Oid) -> bool {
-    // SAFETY: a lookup.
-    unsafe {
-        let role = raw::GetUserId();
-        #[cfg(feature = "pg15")]
-        let owns = match catalogue {
-            pg_sys::DatabaseRelationId => pg_sys::pg_database_ownercheck(object, role),
-            _ => pg_sys::pg_class_ownercheck(object, role),
-        };
-        #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
-        let owns = pg_sys::object_ownercheck(catalogue, object, role);
-        owns
-    }
+/// The server's own functions for ownership raise internal errors for objects that another session drops meanwhile.
+fn has_role(owner: Oid) -> bool {
+    // SAFETY: lookups.
+    unsafe { pg_sys::has_privs_of_role(raw::GetUserId(), owner) }
 }
 
 pub fn may_create_database() -> bool {
@@ -102,14 +93,21 @@ fn has_privilege(table: Oid, privilege: u32) -> bool {
 }
 
 fn may_some(table: Oid, any: u32) -> bool {
+    let (ok, mode) = (pg_sys::AclResult::ACLCHECK_OK, any as pg_sys::AclMode);
+    let mut is_missing = false;
     // SAFETY: lookups.
     unsafe {
-        let (role, mode) = (raw::GetUserId(), any as pg_sys::AclMode);
-        let mut is_missing = false;
-        let ok = pg_sys::AclResult::ACLCHECK_OK;
-        pg_sys::pg_class_aclcheck_ext(table, role, mode, &mut is_missing) == ok
-            || is_missing
-            || pg_sys::pg_attribute_aclcheck_all(table, role, mode, pg_sys::AclMaskHow::ACLMASK_ANY)
-                == ok
+        let role = raw::GetUserId();
+        if pg_sys::pg_class_aclcheck_ext(table, role, mode, &mut is_missing) == ok || is_missing {
+            return true;
+        }
+        let any = pg_sys::AclMaskHow::ACLMASK_ANY;
+        // That of 15 raises no error for a missing table.
+        #[cfg(feature = "pg15")]
+        let columns = pg_sys::pg_attribute_aclcheck_all(table, role, mode, any);
+        #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
+        let columns =
+            pg_sys::pg_attribute_aclcheck_all_ext(table, role, mode, any, &mut is_missing);
+        columns == ok || is_missing
     }
 }
