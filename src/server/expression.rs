@@ -273,6 +273,15 @@ fn compares(operator: Oid) -> bool {
     }
 }
 
+/// Expressions that look up their coercions, and users' casts, during execution.
+#[cfg(feature = "pg15")]
+const COERCING: [pg_sys::NodeTag; 0] = [];
+#[cfg(feature = "pg16")]
+const COERCING: [pg_sys::NodeTag; 1] = [pg_sys::NodeTag::T_JsonConstructorExpr];
+#[cfg(any(feature = "pg17", feature = "pg18"))]
+const COERCING: [pg_sys::NodeTag; 2] =
+    [pg_sys::NodeTag::T_JsonConstructorExpr, pg_sys::NodeTag::T_JsonExpr];
+
 /// Returns whether an expression produces values of types that users define.
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn makes_users_values(
@@ -293,11 +302,7 @@ unsafe extern "C-unwind" fn makes_users_values(
                 (*node.cast::<pg_sys::ArrayCoerceExpr>()).resulttype
             }
             pg_sys::NodeTag::T_CoerceToDomain | pg_sys::NodeTag::T_RowExpr => return true,
-            // These look up their coercions, and users' casts, during execution.
-            #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
-            pg_sys::NodeTag::T_JsonConstructorExpr => return true,
-            #[cfg(any(feature = "pg17", feature = "pg18"))]
-            pg_sys::NodeTag::T_JsonExpr => return true,
+            tag if COERCING.contains(&tag) => return true,
             _ => Oid::INVALID,
         };
         let element = pg_sys::get_element_type(result);

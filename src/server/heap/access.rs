@@ -191,26 +191,31 @@ pub unsafe fn insert_index_tuples(
     state: *mut pg_sys::EState,
     update: Option<UpdateIndexes>,
 ) {
-    let (is_update, none, no_list) = (update.is_some(), std::ptr::null_mut(), std::ptr::null_mut());
-    // SAFETY: by the contract of this function; no index of the target defers its check.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        if update != Some(false) {
-            raw::ExecInsertIndexTuples(target, row, state, is_update, false, none, no_list);
-        }
-        #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
-        if update != Some(pg_sys::TU_UpdateIndexes::TU_None) {
-            let only_summarizing = update == Some(pg_sys::TU_UpdateIndexes::TU_Summarizing);
-            raw::ExecInsertIndexTuples(
-                target,
-                row,
-                state,
-                is_update,
-                false,
-                none,
-                no_list,
-                only_summarizing,
-            );
-        }
+    #[cfg(feature = "pg15")]
+    let is_needed = update != Some(false);
+    #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
+    let is_needed = update != Some(pg_sys::TU_UpdateIndexes::TU_None);
+    if !is_needed {
+        return;
     }
+    let (is_update, none, no_list) = (update.is_some(), std::ptr::null_mut(), std::ptr::null_mut());
+    // The result has a name, so that a major without a branch does not compile. Its rows would lack their index entries.
+    // SAFETY: by the contract of this function; no index of the target defers its check.
+    let _deferred = unsafe {
+        #[cfg(feature = "pg15")]
+        let deferred =
+            raw::ExecInsertIndexTuples(target, row, state, is_update, false, none, no_list);
+        #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
+        let deferred = raw::ExecInsertIndexTuples(
+            target,
+            row,
+            state,
+            is_update,
+            false,
+            none,
+            no_list,
+            update == Some(pg_sys::TU_UpdateIndexes::TU_Summarizing),
+        );
+        deferred
+    };
 }

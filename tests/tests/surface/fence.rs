@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use syn::visit::{self, Visit};
+use syn::{Arm, Attribute, Expr, Stmt};
 
 const FENCED: [&str; 2] = ["src/server", "src/parts"];
 /// Names of types that are pointers, or whose bits the server trusts.
@@ -41,21 +42,11 @@ struct Fence {
 impl Fence {
     fn of_all() -> Fence {
         let mut fence = Fence::default();
-        for folder in FENCED {
-            fence.read(&root().join(folder));
+        for (file, text) in FENCED.into_iter().flat_map(sources) {
+            fence.file = file;
+            fence.look(&text);
         }
         fence
-    }
-
-    fn read(&mut self, path: &Path) {
-        if path.is_dir() {
-            let entries = path.read_dir().expect("a folder of sources");
-            entries.for_each(|entry| self.read(&entry.expect("an entry").path()));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = std::fs::read_to_string(path).expect("a source");
-            self.file = path.to_owned();
-            self.look(&text);
-        }
     }
 
     fn look(&mut self, text: &str) {
@@ -144,8 +135,59 @@ impl<'ast> Visit<'ast> for Bare {
     }
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+/// Returns the sources in a folder of the repository, with their texts.
+fn sources(folder: &str) -> Vec<(PathBuf, String)> {
+    fn read(path: &Path, sources: &mut Vec<(PathBuf, String)>) {
+        if path.is_dir() {
+            let entries = path.read_dir().expect("a folder of sources");
+            entries.for_each(|entry| read(&entry.expect("an entry").path(), sources));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(path).expect("a source");
+            sources.push((path.to_owned(), text));
+        }
+    }
+    let mut sources = Vec::new();
+    read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder), &mut sources);
+    sources
+}
+
+/// Code that some majors have and that no other code needs: a major without it compiles.
+#[derive(Default)]
+struct Vanishing {
+    file: PathBuf,
+    found: Vec<String>,
+}
+
+impl Vanishing {
+    fn note(&mut self, kind: &str, attributes: &[Attribute]) {
+        let names_major = |attribute: &Attribute| {
+            let list = attribute.meta.require_list();
+            list.is_ok_and(|list| {
+                list.path.is_ident("cfg") && list.tokens.to_string().contains("pg1")
+            })
+        };
+        if attributes.iter().any(names_major) {
+            self.found.push(format!("{}: {kind}", self.file.display()));
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Vanishing {
+    fn visit_arm(&mut self, arm: &'ast Arm) {
+        self.note("arm", &arm.attrs);
+        visit::visit_arm(self, arm);
+    }
+
+    fn visit_stmt(&mut self, statement: &'ast Stmt) {
+        match statement {
+            Stmt::Expr(Expr::If(of), _) if of.else_branch.is_none() => self.note("if", &of.attrs),
+            Stmt::Expr(Expr::Call(call), Some(_)) => self.note("call", &call.attrs),
+            Stmt::Expr(Expr::MethodCall(call), Some(_)) => self.note("call", &call.attrs),
+            Stmt::Expr(Expr::Assign(assign), Some(_)) => self.note("assignment", &assign.attrs),
+            _ => {}
+        }
+        visit::visit_stmt(self, statement);
+    }
 }
 
 /// Values leave the fence with their types, and tables and plans as owning types.
@@ -158,21 +200,25 @@ fn nothing_bare_leaves_it() {
 /// Differences between majors name the majors: a new one does not compile until each difference has a branch for it.
 #[test]
 fn differences_between_majors_name_them() {
-    fn look(path: &Path, found: &mut Vec<String>) {
-        if path.is_dir() {
-            let entries = path.read_dir().expect("a folder of sources");
-            entries.for_each(|entry| look(&entry.expect("an entry").path(), found));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = std::fs::read_to_string(path).expect("a source");
-            let text: String = text.split_whitespace().collect();
-            if text.contains("not(feature=\"pg1") || text.contains("not(any(feature=\"pg1") {
-                found.push(path.display().to_string());
-            }
+    let mut found = Vec::new();
+    for (file, text) in sources("src") {
+        let text: String = text.split_whitespace().collect();
+        if text.contains("not(feature=\"pg1") || text.contains("not(any(feature=\"pg1") {
+            found.push(file.display().to_string());
         }
     }
-    let mut found = Vec::new();
-    look(&root().join("src"), &mut found);
     assert!(found.is_empty(), "branches for all majors but those named: {found:?}");
+}
+
+/// A statement or an arm that a new major lacks is no error of the compiler. A value that it lacks is one.
+#[test]
+fn a_new_major_does_not_compile_without_its_branches() {
+    let mut vanishing = Vanishing::default();
+    for (file, text) in sources("src") {
+        vanishing.file = file;
+        vanishing.visit_file(&syn::parse_file(&text).expect("a source of Rust"));
+    }
+    assert!(vanishing.found.is_empty(), "only some majors have: {:#?}", vanishing.found);
 }
 
 /// The test above detects bare types.
