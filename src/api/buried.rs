@@ -1,4 +1,4 @@
-//! The function behind the board's list of buried tasks.
+//! `buried`, which lists a queue's first buried tasks for the board.
 
 use crate::api::look::key_shown;
 use crate::error::Result;

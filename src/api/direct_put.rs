@@ -1,4 +1,4 @@
-//! Direct path of `put`.
+//! `put` on the direct path. Its options are in [`super::producer`].
 
 use crate::api::producer::Put;
 use crate::api::values::Values;

@@ -1,4 +1,4 @@
-//! The function behind the view `xqueue.tasks_in_flight`.
+//! `in_flight`, which lists a queue's taken tasks for the view `xqueue.tasks_in_flight`.
 
 use crate::api::monitor::SHOWN;
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! Error messages for a step that a task's state does not allow.
+//! Error messages for a step that a task's state or owner does not allow, such as an ack of another session's task.
 
 use crate::api::argument::Key;
 use crate::api::pooler;

@@ -1,5 +1,6 @@
-//! The rules of a queue, without PostgreSQL: states, options, definitions, and the SQL text of every statement. The
-//! extension adds shared memory and everything that needs the server. The models test this code directly.
+//! The rules of a queue, without PostgreSQL: states, options, definitions, marks, sub-queues, a transaction's changes,
+//! metrics, and the SQL text of every statement. The extension adds shared memory and everything that needs the server.
+//! The models test this code directly.
 
 #![forbid(unsafe_code)]
 

@@ -7,7 +7,7 @@
 //!
 //! - the objects of the table: triggers, rules, checks, indexes, defaults, statistics;
 //! - the functions, operators and types that these objects use;
-//! - the tables to which foreign keys hand a change on, with the objects of these tables.
+//! - the tables to which foreign keys pass a change on, with the objects of these tables.
 //!
 //! A table that a foreign key refers to is not included, because no change of a task runs its code. Objects on which no
 //! dependency is recorded are the server's own. A trigger's condition has no owner, so it must call immutable functions

@@ -21,7 +21,7 @@ pub fn until_counted<T, E>(slot: SlotId, work: impl FnOnce() -> Result<T, E>) ->
     Ok(done)
 }
 
-/// Puts aside the rings of the queues whose statements began in a (sub)transaction of this depth, or within it, which
+/// Discards the rings of the queues whose statements began in a (sub)transaction of this depth, or within it, which
 /// was rolled back.
 pub fn rolled_back(depth: i32) {
     let next = || BEGUN.with_borrow_mut(|begun| begun.pop_if(|(of, _)| *of >= depth));

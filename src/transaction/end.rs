@@ -1,7 +1,7 @@
 //! The transaction callback: publishes a transaction's changes to shared memory at its end, and wakes the processes
 //! concerned.
 //!
-//! Its order wins these races:
+//! Its order prevents these races:
 //!
 //! 1. A recount must not count a transaction twice: PRE_COMMIT publishes its xid before it is visible, until the
 //!    counters include it.

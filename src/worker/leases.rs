@@ -1,7 +1,7 @@
 //! The worker's part in identified sessions. The grace period of a session begins when its last connection ends; when
 //! the grace period ends, the session expires.
 //!
-//! The order of the reads wins three races:
+//! The order of the reads prevents three races:
 //! 1. The clock is read before the list of connections. A connection that joins a session after the list was read sees
 //!    a later time, so for it, too, the session has expired.
 //! 2. The connections are read before the list of departed sessions. A session that is left in between is in at least

@@ -2,7 +2,7 @@
 //! The command that ends a prepared transaction notifies the worker. Other transactions can still be in the way, so the
 //! worker also checks unasked, at growing intervals.
 //!
-//! Settling a queue wins two races:
+//! Settling a queue prevents two races:
 //! 1. PREPARE meanwhile: the mark is cleared before the locks are read, so a PREPARE in between sets it again.
 //! 2. COMMIT PREPARED meanwhile: consumers are woken after the locks are read. Changes whose locks are gone are
 //!    visible, but have woken no consumer. An earlier wake-up would miss a transaction that ends in between.

@@ -1,4 +1,4 @@
-//! The position where a take begins its search: the low-water mark, see [`crate::queue`].
+//! The position where a take begins its search: the low-water mark, see [`xqueue_core::marks::groups`].
 
 use crate::parts::slot;
 use crate::queue::{Arguments, Queue, Statement};

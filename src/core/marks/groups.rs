@@ -6,8 +6,8 @@
 //! buried.
 //!
 //! Invariant: every task that is ready and visible to all is at its marks or behind them. The only exception is the
-//! moment between the visibility of a commit and its callback. Buried tasks relate to their mark in the same way. Races
-//! that the invariant wins:
+//! moment between the visibility of a commit and its callback. Buried tasks relate to their mark in the same way. The
+//! invariant survives these races:
 //!
 //! 1. A commit makes tasks ready: its callback lowers the marks to them.
 //! 2. A commit overlaps the raise of a mark. Only one process at a time raises a mark, to the first task that its scan

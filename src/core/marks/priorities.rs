@@ -2,7 +2,7 @@
 //! with a later priority can stand before the tasks with an earlier one.
 //!
 //! Invariant: while the list is `complete`, every ready task has one of the known priorities. A priority scan
-//! establishes this. Races that the invariant wins:
+//! establishes this. The invariant survives these races:
 //!
 //! 1. A transaction commits before the scan reads a priority: the scan finds its tasks.
 //! 2. A transaction commits later: it lowers the `floor` of the priority's mark, or adds its priority.

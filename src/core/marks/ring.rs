@@ -3,7 +3,7 @@
 //!
 //! Invariant: each task of the group that is ready, visible to all and before `end` is in one of three situations. It
 //! is a candidate; it was handed out to a take that has not ended; or its row was locked or being changed when a take
-//! or a refill reached it. Races that the invariant wins:
+//! or a refill reached it. The invariant survives these races:
 //!
 //! 1. A transaction that has taken a candidate is rolled back: the ring is discarded, and the next refill starts at the
 //!    mark.

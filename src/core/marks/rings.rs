@@ -3,7 +3,7 @@
 //! the group searches the index.
 //!
 //! Invariant: each ring keeps the invariant of [`crate::marks::ring`], although groups overlap, such as all tasks and
-//! the tasks of one tube. Races that the invariant wins:
+//! the tasks of one tube. The invariant survives these races:
 //!
 //! 1. Two rings hand out the same task to two takes: the second take skips it because the first is taking it.
 //! 2. The first take is rolled back, or gives up its candidate before it has read the row: all rings are discarded, not

@@ -1,6 +1,6 @@
 //! The effect of each verb, defined once: the tasks it applies to, and the new values of their fields. Two interpreters
-//! read these rules: [`super::assign`] turns them into SQL, [`crate::write::assign`] computes the values for the direct
-//! path.
+//! read these rules: [`super::assign`] turns them into SQL, `write::assign` of the extension computes the values for
+//! the direct path.
 
 use crate::field::Field;
 use crate::statement::{Parameter, Put, Step, Table, Verb};

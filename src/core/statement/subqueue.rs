@@ -1,7 +1,7 @@
 //! SQL for sub-queues. A sub-queue is identified by the hash of its label.
 //!
-//! * The hash is keyed with a secret of the database, see [`crate::queue::digest`]; it is the same function for all
-//!   types, and also hashes NULL.
+//! * The hash is keyed with a secret of the database, see `queue::digest` of the extension; it is the same function for
+//!   all types, and also hashes NULL.
 //! * The one-element array and the order by sub-queue leave the planner only the index that begins with the sub-queue.
 //! * A subselect finds the first task, which is then locked by ctid: FOR UPDATE SKIP LOCKED in the subselect would skip
 //!   a locked task and break the order.

@@ -1,4 +1,5 @@
-//! Groups of tasks in SQL: conditions and an order that leave the planner only the matching index, from a mark on.
+//! Groups of tasks in SQL: conditions and an order that leave the planner only the matching index of
+//! [`super::index`], from a mark on.
 
 use crate::field::Field;
 use crate::statement::{AT_LEAST, EQUALS, Parameter, Parameters, Table};

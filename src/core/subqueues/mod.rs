@@ -12,7 +12,7 @@
 //!
 //! Invariant: a sub-queue whose first task can be taken is in the ring or claimed, or the ring is *incomplete*. A take
 //! that finds an incomplete ring empty looks for sub-queues in the table's index. A sub-queue in the ring without a
-//! task is harmless: a take that finds nothing there drops it. Races that the invariant wins:
+//! task is harmless: a take that finds nothing there drops it. The invariant survives these races:
 //!
 //! 1. A task arrives while the sub-queue is claimed: the commit makes the entry `dirty`, and the sub-queue returns to
 //!    the ring when the claimant gives it back.

@@ -1,5 +1,5 @@
 //! Claims on candidates that a ring has handed out to this process and that it has not looked at yet. If the process
-//! ends before the look, the rings are put aside, because it might have begun to take the task.
+//! ends before the look, the rings are discarded, because it might have begun to take the task.
 
 use crate::parts::slot;
 use std::cell::Cell;
@@ -28,7 +28,7 @@ impl Claim {
     }
 }
 
-/// Puts the rings aside if the claim was not ended.
+/// Discards the rings if the claim was not ended.
 impl Drop for Claim {
     fn drop(&mut self) {
         abandon();
@@ -36,7 +36,7 @@ impl Drop for Claim {
     }
 }
 
-/// Puts aside the rings of a claim that was not ended. The rollback of a (sub)transaction calls this too, because a
+/// Discards the rings of a claim that was not ended. The rollback of a (sub)transaction calls this too, because a
 /// process that is told to exit drops nothing.
 pub fn abandon() {
     if let Some(slot) = OPEN.take()

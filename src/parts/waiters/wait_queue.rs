@@ -1,4 +1,4 @@
-//! The wait queue of a queue, and the wants of the processes in it.
+//! The wants of the processes in a wait queue, and the numbers of these processes. [`super::shared`] keeps their order.
 
 use crate::parts::waiters::wake::Offer;
 

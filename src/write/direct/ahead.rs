@@ -80,8 +80,8 @@ fn hand_out(queue: &Queue, group: Group, tasks: usize) -> Ahead {
     Ahead { claim, handed: handed.unwrap_or_default(), more }
 }
 
-/// Lets `attempt` take candidates. Returns whether the index has to be searched for more. A claim that is dropped puts
-/// the rings aside.
+/// Lets `attempt` take candidates. Returns whether the index has to be searched for more. A claim that is dropped
+/// discards the rings.
 pub fn take(
     queue: &Queue,
     search: Search,
@@ -214,7 +214,7 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
         }
     }
 
-    /// Ends the handing out before all candidates were tried; their ring is put aside.
+    /// Ends the handing out before all candidates were tried; their ring is discarded.
     fn give_up(&self, claim: Claim, handed: &Handed) -> bool {
         if let Some(mut slot) = slot::lock(self.queue.slot) {
             slot.give_up(handed);
@@ -224,7 +224,7 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
     }
 
     /// Reads the next tasks of the group, and returns whether there are any. A task that another transaction is
-    /// changing is left out. If that transaction has reported its change, its rollback puts the rings aside.
+    /// changing is left out. If that transaction has reported its change, its rollback discards the rings.
     fn read_ahead(&self, refill: &Refill) -> bool {
         injection::point(c"xqueue-ring-is-refilled");
         let (queue, search) = (self.queue, self.search);

@@ -21,10 +21,10 @@
 //! | step | code |
 //! |---|---|
 //! | `Take`, `Ack`, `Snatch`, `Touch` | src/core/statement/change.rs, src/core/statement/step.rs: `is_fit` |
-//! | `Give` | `row::note` of src/write/row.rs: `sessions::distrust`; `transaction::commit`: `sessions::look_after` |
+//! | `Give` | `row::note` of src/write/row.rs: `sessions::distrust`; `end::commit` (src/transaction/end.rs): `sessions::look_after` |
 //! | `Exit` | `session::end` (src/parts/leases/session.rs), `held::queues`, `sessions::detach` (src/parts/leases/sessions.rs) |
 //! | `Drain` | `departed::drain`, `KnownQueue::note_ended` (src/worker/known.rs) |
-//! | `PickOverdue`, `PickEnded`, `LockPicked`, `CommitPicked` | `Batch::run` (src/worker/job.rs); `act_on_time`, `reap` of src/worker/work.rs |
+//! | `PickOverdue`, `PickEnded`, `LockPicked`, `CommitPicked` | `change`, `change_each` (src/worker/job.rs); `act_on_time`, `reap` of src/worker/work.rs |
 //! | `SeeHolders`, `FindLost` | `find_lost` (src/worker/work.rs), `sessions::not_attached` |
 
 mod rules;

@@ -13,9 +13,9 @@
 //!
 //! | step | code |
 //! |---|---|
-//! | `Callback` | `transaction::commit`, `QueueGuard::commit`, `lower_marks` (src/parts/marks/shared.rs), [`Mark::lower`] |
+//! | `Callback` | `end::commit` (src/transaction/end.rs), `QueueGuard::commit`, `lower_marks` (src/parts/marks/shared.rs), [`Mark::lower`] |
 //! | `Start`, `Probe`, `End` | `start::start` (src/write/start.rs), [`Mark::start`], `start::first`, [`Mark::end_raise`] |
-//! | `PrePrepare`, `MarkAgain` | `transaction::transaction_ended`, `QueueGuard::mark_prepared` |
+//! | `PrePrepare`, `MarkAgain` | `end::transaction_ended`, `QueueGuard::mark_prepared` |
 //! | `Clear`, `Look`, `Settle` | `Prepared::look` (src/worker/prepared.rs), src/parts/prepared/mod.rs |
 //! | `Recount` | `count_briefly`, `count_at_leisure` (src/worker/recounts.rs), `QueueGuard::nudge_for_counted` |
 //! | `ReadMark`, `TakeFirst` | a waiting consumer that was woken, src/parts/waiters/wait.rs and src/api/consumer.rs |
@@ -262,7 +262,7 @@ impl Model for Marks {
             Action::Abort(process) => {
                 match state.processes[process].0 {
                     Transaction::Preparing(_) => state.requested = true,
-                    // The rollback makes the taken task ready again, and `transaction::undo` wakes a consumer.
+                    // The rollback makes the taken task ready again, and `end::undo` wakes a consumer.
                     Transaction::Open(change) if change.to == Status::Taken => state.wake(),
                     _ => {}
                 }

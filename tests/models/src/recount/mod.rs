@@ -17,10 +17,10 @@
 //!
 //! | step | code |
 //! |---|---|
-//! | `PreCommit` | `transaction::transaction_ended`, `sessions::set_committing` |
+//! | `PreCommit` | `end::transaction_ended` (src/transaction/end.rs), `sessions::set_committing` |
 //! | `Callback` | `QueueGuard::commit`, `tell_recounts` (src/parts/counters/recount.rs) |
 //! | `Begin`, `Count`, `End` | `recount::count` (src/queue/recount.rs), `begin_recount`, `is_ahead`, `end_recount`, `set_counted` |
-//! | `PrePrepare`, `MarkAgain` | `transaction::transaction_ended`, `mark_prepared` |
+//! | `PrePrepare`, `MarkAgain` | `end::transaction_ended`, `mark_prepared` |
 //! | `Clear`, `Look`, `Settle` | `Prepared::look` (src/worker/prepared.rs), src/parts/prepared/mod.rs |
 
 mod rules;

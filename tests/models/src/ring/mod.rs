@@ -17,7 +17,7 @@
 //! | `Look` | `ahead::take` and `ahead::look`, `Rings::pass_over` |
 //! | `Exit` | `claim::abandon` (src/parts/marks/claim.rs), `Rings::put_aside` |
 //! | `Callback` | `QueueGuard::lower_marks` (src/parts/marks/shared.rs), `Rings::lower` |
-//! | `Undo` | `transaction::end::undo`, `Rings::put_aside` |
+//! | `Undo` | `end::undo` (src/transaction/end.rs), `Rings::put_aside` |
 //! | `Lock`, `Unlock` | SELECT … FOR UPDATE, which reports nothing |
 //!
 //! The rings are the extension's own.
@@ -54,7 +54,7 @@ pub struct Rings {
 pub enum Flaw {
     /// A rollback leaves the rings as they are.
     NoUndo,
-    /// A rollback puts aside only the ring that handed out the task, not other rings that contain it.
+    /// A rollback discards only the ring that handed out the task, not other rings that contain it.
     UndoInOneRing,
     /// A process that ends while it holds a candidate leaves the ring unchanged.
     NoAbandon,

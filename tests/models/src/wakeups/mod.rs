@@ -20,7 +20,7 @@
 //!
 //! | step | code |
 //! |---|---|
-//! | `Callback`, `Undo` | `QueueGuard::commit`, `transaction::undo`, `wake` (src/parts/waiters/shared.rs) |
+//! | `Callback`, `Undo` | `QueueGuard::commit`, `end::undo` (src/transaction/end.rs), `wake` (src/parts/waiters/shared.rs) |
 //! | `BeginLook`, `EndLook` | `take_now` (src/api/consumer.rs) |
 //! | `Join`, `Stand` | `Place::join`, `Place::stand`, `join_wait_queue` (src/parts/waiters/wait.rs, src/parts/waiters/shared.rs) |
 //! | `EndVain` | `Place::sleep`, `end_look`, `pass_on` (src/parts/waiters/token.rs) |
