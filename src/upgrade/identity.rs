@@ -1,8 +1,9 @@
 //! Default of the key column, the source of new tasks' keys.
 
 use crate::error::{Error, Result};
-use crate::server::relation::ColumnType;
+use crate::server::relation::{ColumnType, Relation};
 use crate::server::{catalog, types};
+use crate::upgrade::{census, defaults};
 use pgrx::PgSqlErrorCode;
 use xqueue_core::definition::Made;
 use xqueue_core::names::Id;
@@ -10,13 +11,13 @@ use xqueue_core::options::Options;
 use xqueue_core::statement::Table;
 
 /// Adds DDL that gives the key the default for feature `id`, or drops a default made by the extension. `known`: the
-/// feature's previous value. `greatest`: finds the greatest existing key.
+/// feature's previous value.
 pub fn give(
     options: &Options,
     known: Option<&Id>,
+    relation: &Relation,
     sql: &Table,
     key: &[ColumnType],
-    greatest: impl FnOnce(&ColumnType) -> i64,
     ddl: &mut Vec<String>,
     made: &mut Made,
 ) -> Result<()> {
@@ -29,7 +30,9 @@ pub fn give(
         };
     };
     let has_one = column.has_default || column.is_identity;
-    if known == Some(wanted) && (has_one || matches!(wanted, Id::Off | Id::Required)) {
+    let is_as_made =
+        || has_one && (!made.key_default || defaults::is_of_id(wanted, relation, sql, column));
+    if known == Some(wanted) && (matches!(wanted, Id::Off | Id::Required) || is_as_made()) {
         return Ok(());
     }
     refuse_unfit(wanted, column)?;
@@ -43,7 +46,7 @@ pub fn give(
     let has_own = has_one && !is_ours;
     if *wanted == Id::AutoIncrement {
         if !has_own {
-            ddl.push(sql.add_identity(greatest(column)));
+            ddl.push(sql.add_identity(census::greatest(relation, column)));
             made.key_default = true;
         }
         return Ok(());

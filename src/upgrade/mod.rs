@@ -3,6 +3,7 @@
 mod attachments;
 mod census;
 mod columns;
+mod defaults;
 mod functions;
 pub mod healing;
 mod identity;
@@ -136,14 +137,9 @@ impl UpgradePlan {
         if options.features.has_deadlines() && !was.has_deadlines() && had(Field::Runat) {
             ddl.push(sql.forget(Field::Runat, Some(Status::Taken)));
         }
-        let has_default = fields.get(&Field::Status).is_some_and(|status| status.has_default);
-        if !adds_status && !has_default && !made.status_default {
-            ddl.push(sql.set_status_default());
-            made.status_default = true;
-        }
+        defaults::set_fields(relation, &sql, &fields, &mut ddl, &mut made);
         let known_id = previous.as_ref().and_then(|known| known.options.features.id.as_ref());
-        let greatest = |column: &ColumnType| census::greatest(relation, column);
-        identity::give(&options, known_id, &sql, &key, greatest, &mut ddl, &mut made)?;
+        identity::give(&options, known_id, relation, &sql, &key, &mut ddl, &mut made)?;
         add_indexes(relation, &sql, &fields, &key, note.is_some(), &mut ddl, &mut made);
         let has_missed = add_triggers(relation, &sql, before.as_ref(), &mut ddl)?;
         refuse_hidden_rows(relation, &sql, &ddl)?;

@@ -25,7 +25,7 @@ impl Table {
                 let mut ddl =
                     vec![add(&format!("{} NOT NULL DEFAULT {default}", self.status_type))];
                 if existing != Status::Ready {
-                    ddl.push(self.set_status_default());
+                    ddl.push(self.set_default(field));
                 }
                 ddl
             }
@@ -37,13 +37,16 @@ impl Table {
         }
     }
 
-    pub fn set_status_default(&self) -> String {
-        format!(
-            "ALTER TABLE {} ALTER COLUMN {} SET DEFAULT {}",
-            self.qualified(),
-            self.status(),
-            self.label(Status::Ready)
-        )
+    /// Sets the default of a field whose column needs one.
+    pub fn set_default(&self, field: Field) -> String {
+        let default = if field == Field::Status { self.ready() } else { "0" };
+        let (table, column) = (self.qualified(), self.field(field));
+        format!("ALTER TABLE {table} ALTER COLUMN {column} SET DEFAULT {default}")
+    }
+
+    /// Returns the default of the status column.
+    pub fn ready(&self) -> &str {
+        self.label(Status::Ready)
     }
 
     /// Sets the default of a key of one column.

@@ -169,7 +169,7 @@ fn verbs(features: &Features) -> impl Iterator<Item = Verb> {
 /// Returns the statements that make a table a queue and an ordinary table again.
 fn definitions(table: &Table, names: &Names) -> Vec<String> {
     let mut texts = vec![
-        table.set_status_default(),
+        table.set_default(Field::Status),
         table.set_key_default("0"),
         table.add_identity(7),
         table.drop_key_default(true),

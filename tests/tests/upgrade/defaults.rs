@@ -1,0 +1,133 @@
+//! Defaults of columns: the ones that `upgrade` sets are reported when they were changed, and set again; those of users
+//! stay.
+
+use xqueue_tests::*;
+
+/// Returns the default or the identity of a column.
+fn default_of(q: &mut Queue, column: &str) -> String {
+    let sql = "SELECT concat(pg_get_expr(d.adbin, d.adrelid), a.attidentity)
+               FROM pg_attribute a LEFT JOIN pg_attrdef d ON (adrelid, adnum) = (attrelid, attnum)
+               WHERE attrelid = $1::text::regclass AND attname = $2::text";
+    scalar(&mut q.admin, sql, &[&q.name, &column])
+}
+
+fn ddl(q: &mut Queue) -> Value {
+    q.ask_one("SELECT xqueue.upgrade('{q}', '{}', true)->'ddl'")
+}
+
+/// Returns the problems and the hint of `check`.
+fn report(q: &mut Queue) -> (String, Value) {
+    let report = q.ask_one("SELECT xqueue.check('{q}')");
+    (report["problems"].to_string(), report["hint"].clone())
+}
+
+/// Changes a default of ours, and asserts that `check` reports it and that `upgrade` sets it again.
+#[track_caller]
+fn assert_set_again(q: &mut Queue, column: &str, change: &str) {
+    let wanted = default_of(q, column);
+    assert_eq!(ddl(q), json!([]), "{column} is {wanted}");
+    q.sql(&format!("ALTER TABLE {{q}} {}", change.replace("{c}", &format!("ALTER {column}"))));
+    assert_ne!(default_of(q, column), wanted, "{change}");
+    let (problems, hint) = report(q);
+    assert!(problems.contains(&format!("ALTER COLUMN {column} ")), "{change}: {problems}");
+    assert!(hint.to_string().contains("SELECT xqueue.upgrade("), "{change}: {hint}");
+    q.sql("SELECT xqueue.upgrade('{q}')");
+    assert_eq!(default_of(q, column), wanted, "{change}");
+    q.verify();
+}
+
+/// Asserts that a default of the user's is neither reported nor changed.
+#[track_caller]
+fn assert_kept(q: &mut Queue, column: &str) {
+    let wanted = default_of(q, column);
+    assert_eq!(report(q), ("[]".into(), Value::Null), "{column} is {wanted}");
+    q.sql("SELECT xqueue.upgrade('{q}')");
+    assert_eq!(default_of(q, column), wanted);
+}
+
+const FEATURES: &str = r#"{"features": {"buried": true, "delayed": true, "priority": true, "tube": true, "retry": {"limit": 3}}}"#;
+
+#[test]
+fn a_default_of_ours_that_was_changed() {
+    let options: Value = FEATURES.parse().expect("options");
+    let mut q = Queue::with("defaults", "id bigint PRIMARY KEY", &options);
+    assert_set_again(&mut q, "status", "{c} SET DEFAULT 'B'");
+    assert_set_again(&mut q, "status", "{c} SET DEFAULT 'R' || ''");
+    assert_set_again(&mut q, "status", "{c} DROP DEFAULT");
+    assert_set_again(&mut q, "attempts", "{c} SET DEFAULT 2");
+    assert_set_again(&mut q, "attempts", "{c} DROP DEFAULT");
+    assert_set_again(&mut q, "priority", "{c} DROP DEFAULT");
+    // Columns that are kept belong to the table, and so do their defaults.
+    q.sql("SELECT xqueue.downgrade('{q}')");
+    assert_eq!(default_of(&mut q, "status"), "'R'::text");
+    q.sql("DROP TABLE {q}");
+    q.abandon();
+}
+
+/// A dump has the same defaults, as the server shows them; an older server has another function for UUIDs.
+#[test]
+fn a_default_of_ours_that_is_written_otherwise() {
+    for (columns, id, default) in [
+        ("id uuid PRIMARY KEY", "uuid", "xqueue.uuidv7()"),
+        ("id text PRIMARY KEY", "uuid", "xqueue.uuidv7()::text"),
+        ("id bigint PRIMARY KEY", "time64", "xqueue.time64('{q}'::regclass)"),
+    ] {
+        let mut q = Queue::with("defaults", columns, &json!({"features": {"id": id}}));
+        q.sql(&format!(
+            "ALTER TABLE {{q}} ALTER status SET DEFAULT ('R'::text), ALTER id SET DEFAULT {default}"
+        ));
+        assert_eq!((report(&mut q).0, ddl(&mut q)), ("[]".into(), json!([])), "{default}");
+    }
+}
+
+#[test]
+fn the_default_of_a_key() {
+    for (columns, id, change) in [
+        ("id uuid PRIMARY KEY", "uuid", "{c} SET DEFAULT gen_random_uuid()"),
+        ("id text PRIMARY KEY", "uuid", "{c} SET DEFAULT 'x'"),
+        ("id bigint PRIMARY KEY", "time64", "{c} SET DEFAULT 1"),
+        ("id bigint PRIMARY KEY", "auto_increment", "{c} DROP IDENTITY, {c} SET DEFAULT 1"),
+    ] {
+        let mut q = Queue::with("defaults", columns, &json!({"features": {"id": id}}));
+        assert_set_again(&mut q, "id", change);
+        q.sql("SELECT xqueue.put('{q}', '[{}, {}]')");
+        q.verify();
+    }
+}
+
+#[test]
+fn a_default_of_a_column_of_the_users() {
+    let types = ["\"char\"", "char(1)", "varchar(10)", "text", "{q}_state"];
+    for (at, kind) in types.into_iter().enumerate() {
+        let mut q = Queue::adopt(&database(), &unique("defaults"));
+        q.sql("CREATE TYPE {q}_state AS ENUM ('R', 'T', 'W', 'B', 'Z', 'D')");
+        q.sql(&format!("CREATE TABLE {{q}} (id bigserial PRIMARY KEY, status {kind} NOT NULL)"));
+        q.upgrade(&json!({"fields": {"status": "status"}, "features": {"buried": true}}));
+        assert_set_again(&mut q, "status", "{c} SET DEFAULT 'B'");
+        assert_set_again(&mut q, "status", "{c} DROP DEFAULT");
+        q.sql("SELECT xqueue.downgrade('{q}')");
+        assert_eq!(default_of(&mut q, "status"), "", "{kind}: it had none");
+        // Some tables have one of their own.
+        if at % 2 == 0 {
+            q.sql("ALTER TABLE {q} ALTER status SET DEFAULT 'B'");
+            let fields = json!({"status": "status", "owner": "owner"});
+            q.upgrade(&json!({"fields": fields, "features": {"buried": true}}));
+            assert_kept(&mut q, "status");
+        }
+        q.sql("DROP TABLE {q}; DROP TYPE {q}_state");
+        q.abandon();
+    }
+}
+
+/// A task gives these values, so that the table can give others where the task gives none.
+#[test]
+fn a_default_for_what_tasks_give() {
+    let options: Value = FEATURES.parse().expect("options");
+    let mut q = Queue::with("defaults", "id bigint PRIMARY KEY, payload text", &options);
+    q.sql("ALTER TABLE {q} ALTER priority SET DEFAULT 7, ALTER tube SET DEFAULT 'one', ALTER payload SET DEFAULT 'x'");
+    for column in ["priority", "tube", "payload"] {
+        assert_kept(&mut q, column);
+    }
+    q.sql("ALTER TABLE {q} ALTER priority DROP NOT NULL, ALTER priority DROP DEFAULT");
+    assert_kept(&mut q, "priority");
+}
