@@ -28,6 +28,8 @@ use xqueue_core::pause::{Limits, Pause};
 const UNREAD_PAUSE: Duration = Duration::from_millis(20);
 /// Pauses between checks of a queue that cannot be used, that lacks triggers or indexes, or that a job worker serves.
 const PAUSES: Limits = (Duration::from_secs(5), Duration::from_secs(60));
+/// Pauses before the triggers or the note of a queue are repaired again, which a writing transaction hinders.
+const HEAL_PAUSES: Limits = (Duration::from_millis(20), Duration::from_secs(60));
 /// How long the queues of an owner are left to its job worker after one of them took too long. The last pause is
 /// forgotten when the longest pause has passed after its end.
 const SLOW_PAUSES: Limits = (Duration::from_secs(5), Duration::from_secs(300));
@@ -51,6 +53,7 @@ pub struct Definitions {
 /// A queue that is checked again although no change was reported.
 struct Again {
     pause: Pause,
+    limits: Limits,
     /// It cannot be used as a queue at present.
     is_unfit: bool,
     /// The description last read; empty if the definition has to be read again.
@@ -130,7 +133,7 @@ impl Definitions {
                 if again.queue.strong_count() > 0 {
                     again.pause = Pause::NONE;
                 }
-                again.pause.begin(now, PAUSES);
+                again.pause.begin(now, again.limits);
                 self.unread.insert(*table);
             }
         }
@@ -151,7 +154,8 @@ impl Definitions {
             |queue: &KnownQueue| queue.owner == owner && queue.server() == Server::DatabaseWorker;
         for (table, queue) in queues.iter_mut().filter(|(_, queue)| is_theirs(queue)) {
             queue.set_server(owner, Server::JobWorker);
-            let again = Again { pause: *pause, is_unfit: false, queue: Weak::new() };
+            let again =
+                Again { pause: *pause, limits: PAUSES, is_unfit: false, queue: Weak::new() };
             self.again.insert(*table, again);
         }
     }
@@ -170,7 +174,7 @@ impl Definitions {
             Ok(_) => {}
             Err(failure) => {
                 note_unfit(&self.name, table, &failure);
-                self.look_later(table, true, Weak::new());
+                self.look_later(table, PAUSES, true, Weak::new());
             }
         }
         self.unread.remove(&table);
@@ -253,12 +257,14 @@ impl Definitions {
         if self.again.get(&table).is_some_and(|again| again.is_unfit) {
             slot::with(queue.slot, QueueGuard::clear_error);
         }
-        let is_healed = !is_ill || healing::heal(table);
-        if *lacks || !is_healed {
-            self.look_later(table, false, Weak::new());
+        if *is_ill && !healing::heal(table) {
+            self.look_later(table, HEAL_PAUSES, false, Weak::new());
+        } else if *lacks {
+            self.look_later(table, PAUSES, false, Weak::new());
         } else if *server == Server::JobWorker {
             let is_slow = self.is_slow(*owner);
-            self.look_later(table, false, if is_slow { Weak::new() } else { Rc::downgrade(queue) });
+            let queue = if is_slow { Weak::new() } else { Rc::downgrade(queue) };
+            self.look_later(table, PAUSES, false, queue);
         } else {
             self.again.remove(&table);
         }
@@ -268,13 +274,14 @@ impl Definitions {
         self.slow.get(&owner).is_some_and(|pause| !pause.is_over(time::now()))
     }
 
-    fn look_later(&mut self, table: Oid, is_unfit: bool, queue: Weak<Queue>) {
+    fn look_later(&mut self, table: Oid, limits: Limits, is_unfit: bool, queue: Weak<Queue>) {
         let now = time::now();
-        let mut pause = self.again.get(&table).map_or(Pause::NONE, |again| again.pause);
+        let again = self.again.get(&table).filter(|again| again.limits == limits);
+        let mut pause = again.map_or(Pause::NONE, |again| again.pause);
         if pause.is_over(now) {
-            pause.begin(now, PAUSES);
+            pause.begin(now, limits);
         }
-        self.again.insert(table, Again { pause, is_unfit, queue });
+        self.again.insert(table, Again { pause, limits, is_unfit, queue });
     }
 }
 

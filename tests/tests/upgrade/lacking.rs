@@ -1,5 +1,6 @@
 //! Triggers and indexes of a queue: protected against accidental loss, reported when missing, and recreated by upgrade.
 
+use std::time::{Duration, Instant};
 use xqueue_tests::*;
 
 fn error(q: &mut Queue) -> String {
@@ -66,6 +67,12 @@ fn no_index_is_looked_for_among_many() {
     q.sql("SELECT xqueue.upgrade('{q}')");
 }
 
+fn fire_always(q: &mut Queue) -> bool {
+    let always =
+        "SELECT bool_and(tgenabled = 'A') FROM pg_trigger WHERE tgrelid = $1::text::regclass";
+    scalar(&mut q.admin, always, &[&q.name])
+}
+
 /// Fixture loaders disable and enable triggers like this.
 #[test]
 fn triggers_disabled_and_enabled_again() {
@@ -75,10 +82,31 @@ fn triggers_disabled_and_enabled_again() {
     wait_until("it is noticed", || error(&mut q).contains("triggers are missing or disabled"));
     assert!(!exact(&mut q));
     q.sql("ALTER TABLE {q} ENABLE TRIGGER ALL");
-    let always =
-        "SELECT bool_and(tgenabled = 'A') FROM pg_trigger WHERE tgrelid = $1::text::regclass";
-    wait_until("they fire always", || scalar(&mut q.admin, always, &[&q.name]));
+    wait_until("they fire always", || fire_always(&mut q));
     wait_until("the tasks are counted", || error(&mut q).is_empty() && exact(&mut q));
+    q.assert_tasks(&[("ready", 2)]);
+}
+
+/// The worker does not wait for transactions that write. It looks again soon, because the next moment may be free.
+#[test]
+fn triggers_enabled_again_while_others_write() {
+    let mut q = Queue::with("lacking", "id bigint PRIMARY KEY", &json!({}));
+    let mut loader = q.client();
+    let load = "ALTER TABLE {q} DISABLE TRIGGER ALL; INSERT INTO {q} VALUES (1); ALTER TABLE {q} ENABLE TRIGGER ALL";
+    loader.batch_execute("BEGIN").expect("BEGIN");
+    loader.batch_execute(&load.replace("{q}", &q.name)).expect("it loads");
+    let write = format!(
+        "WITH new AS (INSERT INTO {} VALUES (2) RETURNING id) SELECT to_jsonb(id) FROM new, pg_sleep(0.4)",
+        q.name
+    );
+    let writer = Waiter::start(q.client(), &write);
+    writer.wait_for_lock(&mut q);
+    loader.batch_execute("COMMIT").expect("COMMIT");
+    writer.task();
+    let begun = Instant::now();
+    wait_until("they fire always", || fire_always(&mut q));
+    assert!(begun.elapsed() < Duration::from_secs(2), "after {:?}", begun.elapsed());
+    wait_until("the tasks are counted", || exact(&mut q));
     q.assert_tasks(&[("ready", 2)]);
 }
 
