@@ -51,6 +51,21 @@ pub fn try_lock(table: Oid, lock: Lock) -> bool {
     unsafe { pg_sys::ConditionalLockRelationOid(table, lock.mode()) }
 }
 
+/// Takes the lock that a connection to a database begins with, without waiting. It is held until the end of the
+/// transaction. Returns false if another session is in the way.
+pub fn try_lock_database(database: u32) -> bool {
+    let tag = pg_sys::LOCKTAG {
+        locktag_field2: pg_sys::DatabaseRelationId.into(),
+        locktag_field3: database,
+        locktag_type: pg_sys::LockTagType::LOCKTAG_OBJECT as u8,
+        locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
+        ..Default::default()
+    };
+    // SAFETY: the tag of a shared object, as the server sets it; the lock ends with the transaction.
+    let taken = unsafe { pg_sys::LockAcquire(&tag, Lock::RowExclusive.mode(), false, true) };
+    taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
+}
+
 /// Locks a table with everything that a statement on it opens: its indexes, its TOAST table and the index of that. Does
 /// not wait; returns false if another session is in the way of any of them. The locks are held until the end of the
 /// (sub)transaction, so that later statements do not wait for them. A process that serves several roles uses only this

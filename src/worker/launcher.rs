@@ -7,7 +7,7 @@ use crate::parts::schedule::launch::{self, Request, Turn};
 use crate::parts::schedule::workers::{Assignment, DATABASES};
 use crate::parts::schedule::{Kind, requests};
 use crate::parts::slot;
-use crate::server::{catalog, latch, process, time, worker, xact};
+use crate::server::{catalog, latch, process, relation, time, worker, xact};
 use crate::settings;
 use pgrx::PgSqlErrorCode;
 use std::time::{Duration, Instant};
@@ -17,6 +17,10 @@ use xqueue_core::slot_id::SlotId;
 /// Retry pauses while the server has no free worker slot. The end of xqueue's workers is reported to the launcher, but
 /// not that of other background processes.
 const RETRY_PAUSES: Limits = (Duration::from_millis(5), Duration::from_secs(1));
+/// Pauses between checks of a database that accepts no connections.
+const CLOSED_PAUSES: Limits = (Duration::from_secs(1), Duration::from_secs(1));
+/// Pauses between checks of a database that another session has locked, for example to rename it.
+const LOCKED_PAUSES: Limits = (Duration::from_millis(20), Duration::from_secs(1));
 /// Maximum sleep while workers are starting or databases wait, because the system clock can be set.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 /// Databases beyond the limit are reported after waiting this long for another database to be forgotten.
@@ -73,8 +77,10 @@ fn meet_all() -> Vec<Request> {
 /// Starts a worker if it is the turn of its request.
 fn meet(request: Request) -> Turn {
     let Request { id, of, .. } = request;
-    if of.is_database() && !is_connectable(of.database) {
-        launch::put_off(id);
+    if of.is_database()
+        && let Some(pauses) = pauses(of.database)
+    {
+        launch::put_off(id, pauses);
         return Turn::Later;
     }
     match launch::begin_start(request, settings::max_job_workers()) {
@@ -153,10 +159,15 @@ fn name_of(database: u32) -> String {
     xact::try_in_transaction(|| catalog::database_name(database.into())).unwrap_or_default()
 }
 
-/// Returns whether a database accepts connections. If this cannot be read, the worker itself tries to connect.
-fn is_connectable(database: u32) -> bool {
-    let connectable = xact::try_in_transaction(catalog::connectable_databases);
-    connectable.map_or(true, |connectable| connectable.contains(&database))
+/// Returns the pauses for a database to which no worker can connect at present, so that none takes a worker slot. If
+/// this cannot be found out, the worker itself tries to connect.
+fn pauses(database: u32) -> Option<Limits> {
+    let pauses = xact::try_in_transaction(|| {
+        let is_open = catalog::connectable_databases().contains(&database);
+        let is_free = is_open && relation::try_lock_database(database);
+        (!is_free).then_some(if is_open { LOCKED_PAUSES } else { CLOSED_PAUSES })
+    });
+    pauses.unwrap_or_default()
 }
 
 /// Databases that can have the extension and have no entry yet. Their workers check this, and leave if it is missing.

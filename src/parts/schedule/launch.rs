@@ -3,12 +3,12 @@
 
 use crate::parts::locks::directory;
 use crate::parts::schedule::NEVER;
-use crate::parts::schedule::process::{FAILURE_PAUSES, STARVES_AFTER};
+use crate::parts::schedule::process::STARVES_AFTER;
 use crate::parts::schedule::workers::{
     Assignment, DATABASES, JOBS, Worker, WorkerId, Workers, workers,
 };
 use crate::server::{latch, process, time};
-use xqueue_core::pause::Pause;
+use xqueue_core::pause::Limits;
 
 /// Time (µs) for a process that has left to free its worker slot. After it, other workers are asked to leave.
 const EXIT_TIME: i64 = 500_000;
@@ -132,12 +132,11 @@ pub fn make_room(of: Assignment) {
     idle.for_each(|job| latch::wake(job.process.index));
 }
 
-/// Postpones a database that accepts no connections at present.
-pub fn put_off(id: WorkerId) {
+/// Postpones a database to which no worker can connect at present.
+pub fn put_off(id: WorkerId, pauses: Limits) {
     let now = time::now();
     if let Some(worker) = workers(&mut directory()).worker(id) {
-        worker.process.pause = Pause::NONE;
-        worker.process.pause.begin(now, FAILURE_PAUSES);
+        worker.process.pause.begin(now, pauses);
     }
 }
 
