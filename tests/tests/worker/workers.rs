@@ -106,6 +106,36 @@ fn databases_that_cannot_be_connected_to() {
     wait_until("it has a worker again", || state(&mut inside) == "RUNNING");
 }
 
+/// Sessions that stay in such a database can request a worker, which is no failure.
+#[test]
+fn a_database_that_is_closed_while_sessions_are_in_it() {
+    let server = Cluster::new("");
+    let mut c = server.client();
+    c.batch_execute("CREATE DATABASE closed").unwrap();
+    let mut inside = open(server.config().dbname("closed"));
+    inside
+        .batch_execute(
+            r#"CREATE EXTENSION xqueue; SELECT xqueue.create('jobs', '{"features": {"delayed": true}}')"#,
+        )
+        .unwrap();
+    wait_until("its worker runs", || state(&mut inside) == "RUNNING");
+    c.batch_execute("ALTER DATABASE closed ALLOW_CONNECTIONS false").unwrap();
+    let own = "FROM xqueue.workers WHERE database = 'closed'";
+    let end = format!("SELECT pg_terminate_backend(pid) {own}");
+    assert!(scalar::<bool>(&mut c, &end, &[]));
+    inside.batch_execute("SELECT xqueue.put('jobs', '{}', delay => '10 ms')").unwrap();
+    let lacks = format!("SELECT count(*) = 1 {own} AND pid IS NULL");
+    wait_until("it has no worker", || scalar(&mut c, &lacks, &[]));
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(scalar::<bool>(&mut c, &lacks, &[]), "the launcher has looked at it again");
+    c.batch_execute("ALTER DATABASE closed ALLOW_CONNECTIONS true").unwrap();
+    let ready = "SELECT count(*) = 1 FROM jobs WHERE status = 'R'";
+    wait_until("it has a worker again", || scalar(&mut inside, ready, &[]));
+    let log = server.log();
+    let warnings: Vec<&str> = log.lines().filter(|line| line.contains("xqueue: no ")).collect();
+    assert!(warnings.is_empty(), "{warnings:?}");
+}
+
 #[test]
 fn a_worker_that_is_stopped() {
     let database = Database::new("workers");
