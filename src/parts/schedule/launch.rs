@@ -83,7 +83,10 @@ pub fn begin_start(Request { id, of, .. }: Request, most: usize) -> Turn {
     let now = time::now();
     let mut directory = directory();
     let workers = workers(&mut directory);
-    let turn = if of.is_database() { Turn::Now } else { workers.turn_of_job(of, most, now) };
+    let turn = match of.is_database() {
+        true => Turn::Now,
+        false => workers.turn_of_job(of, most, process::worker_limit(), now),
+    };
     let is_wanted = |worker: &&mut Worker| worker.of == of && worker.requested_at(now) <= now;
     match workers.worker(id).filter(is_wanted) {
         Some(worker) if turn == Turn::Now => worker.process.starting = now,
@@ -188,8 +191,9 @@ pub fn stop_late() -> (Option<i64>, Vec<u32>) {
 
 impl Workers {
     /// Returns the turn of a job worker. It never takes the only worker slot, because database workers need it.
-    fn turn_of_job(&mut self, of: Assignment, most: usize, now: i64) -> Turn {
-        let limit = (process::worker_limit() / COUNTERS_SHARE).max(1);
+    /// `slots`: the number of all worker slots.
+    fn turn_of_job(&mut self, of: Assignment, most: usize, slots: usize, now: i64) -> Turn {
+        let limit = (slots / COUNTERS_SHARE).max(1);
         if self.is_occupied(of.database) {
             return Turn::Later;
         }
@@ -244,5 +248,48 @@ impl Worker {
     /// Returns whether this worker sleeps, and would leave if it were woken while others wait.
     fn sleeps_idle(&self, now: i64) -> bool {
         self.of.database != 0 && !self.has_left && self.process.sleeps_idle(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parts::schedule::process::NO_PROCESS;
+
+    const NOW: i64 = 1_000_000;
+
+    fn empty() -> Workers {
+        Workers {
+            launcher: NO_PROCESS,
+            looks_at: NEVER,
+            waiting: 0,
+            leaving: 0,
+            left_at: 0,
+            has_refused: false,
+            all: std::array::from_fn(|_| Worker::of(Assignment::database(0))),
+        }
+    }
+
+    #[test]
+    fn a_recount_waits_for_databases_but_not_for_itself() {
+        let mut workers = empty();
+        for (index, database) in [1, 2].into_iter().enumerate() {
+            workers.all[index] = Worker::of(Assignment::database(database));
+            workers.all[index].wanted = true;
+            workers.all[index].process.index = database;
+        }
+        let recounts = [1, 2].map(|database| Assignment { database, owner: 10, counts: 7 });
+        for (index, recount) in recounts.into_iter().enumerate() {
+            workers.all[DATABASES + index] = Worker::of(recount);
+        }
+        // The first one counts, and the second one found no worker slot before.
+        workers.all[DATABASES].process.index = 3;
+        workers.all[DATABASES + 1].process.needed_at = 0;
+        workers.waiting = 1;
+        assert_eq!(workers.turn_of_job(recounts[1], 4, COUNTERS_SHARE, NOW), Turn::Now);
+        workers.all[2] = Worker::of(Assignment::database(3));
+        (workers.all[2].wanted, workers.all[2].process.needed_at) = (true, NOW);
+        assert_eq!(workers.turn_of_job(recounts[1], 4, COUNTERS_SHARE, NOW), Turn::NoSlot);
+        assert_eq!(workers.turn_of_job(recounts[1], 4, 2 * COUNTERS_SHARE, NOW), Turn::Now);
     }
 }
