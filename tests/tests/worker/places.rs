@@ -1,5 +1,6 @@
 //! More databases than worker slots: databases take turns, and due work in each of them is done.
 
+use std::collections::HashSet;
 use std::net::UdpSocket;
 use std::time::Duration;
 use xqueue_tests::*;
@@ -61,6 +62,14 @@ fn give_back(all: &mut [Queue]) {
     for (q, before) in all.iter_mut().zip(before) {
         q.wait_for("ready", before);
     }
+}
+
+/// Lets a task fall due every few milliseconds.
+fn keep_busy(all: &mut [Queue], tasks: u32) {
+    let series = format!(
+        "INSERT INTO {{q}} (status, runat) SELECT 'W', now() + n * interval '3 milliseconds' FROM generate_series(1, {tasks}) n"
+    );
+    all.iter_mut().for_each(|q| q.sql(&series));
 }
 
 fn states(c: &mut Client) -> Vec<String> {
@@ -238,9 +247,7 @@ fn a_database_that_is_always_busy_does_not_keep_its_place() {
     let server = Cluster::new(TWO_PLACES);
     let mut all = crowd(&server);
     let (busy, others) = all.split_at_mut(3);
-    // A task falls due every few milliseconds.
-    let series = "INSERT INTO {q} (status, runat) SELECT 'W', now() + n * interval '3 milliseconds' FROM generate_series(1, 3000) n";
-    busy.iter_mut().for_each(|q| q.sql(series));
+    keep_busy(busy, 3000);
     for _ in 0..3 {
         keep_delays(others);
         give_back(others);
@@ -282,6 +289,35 @@ fn owners_code_that_fails_or_does_not_end_takes_no_turn_of_other_databases() {
         let error = "SELECT count(error) = 0 FROM xqueue.queues";
         wait_until("nothing is wrong any more", || scalar(&mut q.admin, error, &[]));
     }
+}
+
+/// A worker that left before would leave as much to its successor.
+#[test]
+fn a_worker_reads_all_definitions_before_it_leaves() {
+    const QUEUES: i64 = 150;
+    let server = Cluster::new(TWO_PLACES);
+    let mut all = crowd(&server);
+    let (many, busy) = all.split_first_mut().expect("a database");
+    // The definition of a table with many checks takes milliseconds to read.
+    let checks = format!(", CHECK (id > 0{})", " AND id > 0".repeat(11)).repeat(60);
+    many.sql(&format!("CREATE TABLE checked (id bigint PRIMARY KEY{checks})"));
+    let each = |q: &mut Queue, sql: &str| {
+        q.sql(&format!("DO $$ BEGIN FOR n IN 1..{QUEUES} LOOP {sql}; END LOOP; END $$"));
+    };
+    each(
+        many,
+        "EXECUTE format('CREATE TABLE many%s (LIKE checked INCLUDING ALL)', n); PERFORM xqueue.upgrade('many' || n)",
+    );
+    keep_busy(&mut busy[..3], 5000);
+    each(many, "EXECUTE format('ALTER TABLE many%s DISABLE TRIGGER xqueue_insert', n)");
+    let worker = "SELECT max(pid) FROM xqueue.workers WHERE database = 'crowd0'";
+    let read = "SELECT count(*) FROM xqueue.queues WHERE error LIKE '%missing or disabled%'";
+    let mut workers = HashSet::new();
+    wait_until("all definitions are read", || {
+        workers.extend(scalar::<Option<i32>>(&mut many.admin, worker, &[]));
+        scalar::<i64>(&mut many.admin, read, &[]) == QUEUES
+    });
+    assert!(workers.len() <= 3, "{workers:?}");
 }
 
 /// Adds a queue with too many pages for the database worker to recount by itself.
