@@ -1,5 +1,5 @@
-// JDBC: parameters with the types of Java, arrays, records, errors, transactions, waiting. JDBC speaks TCP only, so JDBC_URL,
-// JDBC_USER and JDBC_PASSWORD name the server and a role that `run` makes.
+// JDBC: parameters with the types of Java, arrays, records, errors, transactions, waiting. JDBC only supports TCP, so JDBC_URL,
+// JDBC_USER and JDBC_PASSWORD name the server and a role that `run` creates.
 
 import java.sql.*;
 import java.util.*;
@@ -125,7 +125,7 @@ class JdbcClient {
         equal(query(db, TEXT, "SELECT (xqueue.ack(t)).url FROM jobs t WHERE id = ?", ids.get(3)), List.of("g"));
     }
 
-    /** JDBC sends a String as varchar, which needs casts, unless the URL says stringtype=unspecified; and again prepared. */
+    /** JDBC sends a String as varchar, which needs casts, unless the URL says stringtype=unspecified. Repetitions prepare it. */
     void types() throws SQLException {
         try (var untyped = connect("&stringtype=unspecified")) {
             for (int n = 0; n < 8; n++) {
@@ -230,14 +230,14 @@ class JdbcClient {
     }
 
     /**
-     * The work of a consumer that is to be tested with the tasks a, b, c, d. The first attempt at a loses the server, which is
-     * restarted. During the second one another consumer takes a away. b fails. At c the consumer is asked to stop.
+     * The work of a consumer under test, with the tasks a, b, c, d. The first attempt at a restarts the server. During the
+     * second attempt another consumer takes a away. b fails. At c the consumer is asked to stop.
      */
     static class Work {
         final String restart = env.get("XQUEUE_RESTART");
-        // Where the server cannot be restarted, the first attempt is the one that loses its task.
+        // If the server cannot be restarted, the first attempt at a is the one that loses its task.
         final String expected = restart == null ? "abc" : "aabc";
-        // A restart uses up an attempt, as the end of the consumer's session would.
+        // A restart uses up an attempt, like the end of the consumer's session.
         final List<String> left = restart == null
                 ? List.of("b R 1 the work failed", "d R 0") : List.of("b R 2 the work failed", "d R 1");
         String urls = "";
@@ -313,7 +313,7 @@ class JdbcClient {
         var ids = put("[{\"url\": \"a\"}, {\"url\": \"b\"}, {\"url\": \"c\"}, {\"url\": \"d\"}, {\"url\": \"e\"}, {\"url\": \"f\"}]");
         try (var pooled = throughPgBouncer()) {
             pooled.setAutoCommit(false);
-            for (long id : ids) { // more often than a statement is sent until JDBC prepares it
+            for (long id : ids) { // enough repetitions for JDBC to prepare the statement
                 equal(take(pooled, 1).get(0).id, id);
                 query(pooled, TEXT, "SELECT xqueue.ack('jobs', ?)", id);
                 pooled.commit();
@@ -331,7 +331,7 @@ class JdbcClient {
             long id = take(pooled, 1).get(0).id;
             var first = query(pooled, ID, "SELECT pg_backend_pid()");
             pooled.commit();
-            equal(query(other, ID, "SELECT pg_backend_pid()"), first); // so that the next transaction has another connection
+            equal(query(other, ID, "SELECT pg_backend_pid()"), first); // forces the next transaction onto another connection
             query(pooled, TEXT, "SELECT xqueue.identify(?, local => true)", session);
             query(pooled, TEXT, "SELECT xqueue.ack('jobs', ?)", id);
             equal(query(pooled, ID, "SELECT pg_backend_pid()").equals(first), false);

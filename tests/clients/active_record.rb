@@ -6,7 +6,7 @@ require "fileutils"
 require "securerandom"
 require "tmpdir"
 
-# All tables stand in a schema of their own, as ActiveRecord dumps whole schemas, and disables the triggers of all tables in one.
+# All tables are in a separate schema, because ActiveRecord dumps whole schemas, and disables the triggers of all their tables.
 SCHEMA = "active_record_#{SecureRandom.hex}"
 FOLDER = Dir.mktmpdir
 Tasks = ActiveRecord::Tasks::DatabaseTasks
@@ -90,8 +90,8 @@ else
   raise "it did not fail with #{error}"
 end
 
-# The work of a consumer that is to be tested with the tasks a, b, c, d. The first attempt at a loses the server, which is restarted.
-# During the second one another consumer takes a away. b fails. At c the consumer is asked to stop.
+# The work of a consumer under test, with the tasks a, b, c, d. The first attempt at a restarts the server. During the second
+# attempt another consumer takes a away. b fails. At c the consumer is asked to stop.
 class Work
   attr_reader :urls
 
@@ -99,10 +99,10 @@ class Work
   def stopped = @urls.last == "c"
   def restart = ENV["XQUEUE_RESTART"]
 
-  # Where the server cannot be restarted, the first attempt is the one that loses its task.
+  # If the server cannot be restarted, the first attempt at a is the one that loses its task.
   def expected = restart ? %w[a a b c] : %w[a b c]
 
-  # A restart uses up an attempt, as the end of the consumer's session would.
+  # A restart uses up an attempt, like the end of the consumer's session.
   def left = restart ? ["b R 2 the work failed", "d R 1"] : ["b R 1 the work failed", "d R 0"]
 
   def attempt(url)
@@ -145,7 +145,7 @@ def take_tasks(work)
   end
 end
 
-# Models behind PgBouncer, two pools of one connection. Before 1.21 it does not know prepared statements.
+# Models behind PgBouncer, with two pools of one connection. PgBouncer before 1.21 does not support prepared statements.
 class Pooled < ActiveRecord::Base
   self.abstract_class = true
   PGBOUNCER = { host: ENV["POOLER_HOST"], port: ENV["POOLER_PORT"], prepared_statements: false, advisory_locks: false, pool: 1 }.freeze
@@ -155,7 +155,7 @@ class OtherPooled < ActiveRecord::Base
   self.abstract_class = true
 end
 
-# What a SET changes may be gone in the next transaction: the schema is named in each.
+# The next transaction can run on a server connection without this setting, so each transaction names the schema.
 def pooled_transaction(model)
   model.transaction do
     model.connection.execute("SET LOCAL search_path = #{SCHEMA}")
@@ -292,7 +292,7 @@ TESTS = {
       first = value.call("SELECT pg_backend_pid()")
     end
     pooled_transaction(OtherPooled) do |busy|
-      equal(busy.call("SELECT pg_backend_pid()"), first) # so that the next transaction has another connection
+      equal(busy.call("SELECT pg_backend_pid()"), first) # forces the next transaction onto another connection
       pooled_transaction(Pooled) do |value|
         value.call("SELECT xqueue.identify('#{session}', local => true)")
         equal(value.call("SELECT id FROM xqueue.ack(NULL::jobs, #{id})"), id)

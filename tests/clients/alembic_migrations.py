@@ -1,4 +1,4 @@
-"""Alembic: migrations that make a queue and unmake it, and autogenerate, which finds nothing to do."""
+"""Alembic: migrations that turn a table into a queue and back, and autogenerate, which finds no difference."""
 
 from pathlib import Path
 

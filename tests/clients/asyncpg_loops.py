@@ -57,7 +57,7 @@ async def put(db, *urls):
 
 
 async def states(db):
-    """The tasks that are left, with their states."""
+    """Returns the remaining tasks with their states."""
     return "".join(row["url"] + row["status"] for row in await db.fetch("SELECT * FROM asyncpg_jobs ORDER BY id"))
 
 
@@ -99,7 +99,7 @@ async def identified(_):
         [job] = await take(db, timedelta(seconds=5))
         pid = await db.fetchval("SELECT pg_backend_pid()")
     async with other.transaction():
-        equal(await other.fetchval("SELECT pg_backend_pid()"), pid)  # so that the next transaction has another connection
+        equal(await other.fetchval("SELECT pg_backend_pid()"), pid)  # forces the next transaction onto another connection
         async with db.transaction():
             await db.execute("SELECT xqueue.identify($1, local => true)", session)
             await ack(db, job)

@@ -33,7 +33,7 @@ sub take {
     return @{ $db->selectall_arrayref("SELECT * FROM xqueue.take(NULL::$table, ?, ?)", { Slice => {} }, '5s', $count // 1) };
 }
 
-# Of an id, or of a reference to an array of ids.
+# Acks an id, or a reference to an array of ids.
 sub ack {
     my ($id) = @_;
     return sort { $a <=> $b } @{ $db->selectcol_arrayref("SELECT id FROM xqueue.ack(NULL::$table, ?)", {}, $id) };
@@ -54,7 +54,7 @@ sub until_true(&) {
     }
 }
 
-# The hint of the error, which must have this SQLSTATE.
+# Returns the hint of the expected error, which must have this SQLSTATE.
 sub fails {
     my ($state, $sql, @parameters) = @_;
     eval { $db->do($sql, {}, @parameters); 1 } and confess "$sql did not fail";
@@ -98,9 +98,9 @@ sub take_tasks {
     }
 }
 
-# The work of a consumer that is to be tested with the tasks a, b, c, d. The first attempt at a loses the server, which is restarted.
-# During the second one another consumer takes a away. b fails. At c the consumer is asked to stop. Where the server cannot be
-# restarted, the first attempt is the one that loses its task.
+# The work of a consumer under test, with the tasks a, b, c, d. The first attempt at a restarts the server. During the second
+# attempt another consumer takes a away. b fails. At c the consumer is asked to stop. If the server cannot be restarted, the first
+# attempt at a is the one that loses its task.
 my $restart = $ENV{XQUEUE_RESTART};
 
 sub attempt {
@@ -223,7 +223,7 @@ my @tests = (
         consume($work);
         equal($work->{urls}, [($restart ? ('a', 'a') : 'a'), 'b', 'c']);
         $db = connect_here() unless $db->ping;
-        # A restart uses up an attempt, as the end of the consumer's session would.
+        # A restart uses up an attempt, like the end of the consumer's session.
         my $left = $db->selectcol_arrayref("SELECT concat_ws(' ', url, status, attempts, reason) FROM $table ORDER BY id");
         equal($left, $restart ? ["b R 2 the work failed\n", 'd R 1'] : ["b R 1 the work failed\n", 'd R 0']);
         $db->do("DELETE FROM $table");
@@ -255,7 +255,7 @@ my @tests = (
         };
         my ($first, $job) = $in_session->(sub { take($pooled) });
         $other->begin_work;
-        equal($pid->($other), $first);    # so that the next transaction has another connection
+        equal($pid->($other), $first);    # forces the next transaction onto another connection
         my ($second) = $in_session->(sub { $pooled->do("SELECT xqueue.ack('dbi_jobs', ?)", {}, $job->{id}) });
         $second != $first or croak 'one connection';
         $other->commit;

@@ -203,7 +203,7 @@ def identified(_):
         [job] = Job.take("5s", using="pgbouncer")
         pid = value("SELECT pg_backend_pid()", using="pgbouncer")
     with transaction.atomic("pgbouncer_too"):
-        # So that the next transaction has another connection.
+        # This forces the next transaction onto another connection.
         equal(value("SELECT pg_backend_pid()", using="pgbouncer_too"), pid)
         with transaction.atomic("pgbouncer"):
             value("SELECT xqueue.identify(%s, local => true)", session, using="pgbouncer")

@@ -198,7 +198,7 @@ const tests = {
     },
 
     async "through PgBouncer, take, work and ack in one transaction"() {
-        // Statements without a name, which is what node-postgres sends, need no prepared statements of PgBouncer's.
+        // node-postgres sends statements without a name, which need no support for prepared statements in PgBouncer.
         const pooled = await connect(pooler);
         await put({ url: "a" });
         await pooled.query("BEGIN");
@@ -223,7 +223,7 @@ const tests = {
         await put({ url: "a" });
         const [task, first] = await inSession("SELECT xqueue.take('node_jobs', '5s')");
         await other.query("BEGIN");
-        assert.equal(await pid(other), first); // so that the next transaction has another connection
+        assert.equal(await pid(other), first); // forces the next transaction onto another connection
         const [, second] = await inSession("SELECT xqueue.ack('node_jobs', $1)", task.id);
         assert.notEqual(second, first);
         await other.query("COMMIT");
@@ -271,4 +271,4 @@ try {
     await db.query(`DROP TABLE ${table}, ${table}_pages`);
     await db.end();
 }
-process.exit(); // connections of tests that failed may be open
+process.exit(); // failed tests can leave open connections, which keep the process alive

@@ -1,5 +1,5 @@
-// Migrations that make a table a queue and unmake it, with Knex, Sequelize, TypeORM and Drizzle; and what tools that compare models
-// with the database make of the queue's indexes.
+// Migrations that turn a table into a queue and back, with Knex, Sequelize, TypeORM and Drizzle. Tools that compare models with
+// the database have to leave the queue's indexes alone.
 
 import assert from "node:assert/strict";
 import { load, run, server } from "./tap.mjs";
@@ -16,7 +16,7 @@ async function columns(table) {
     return rows.map((row) => row.name).join(" ");
 }
 
-/** A row that is inserted is a task, and the queue is sound. */
+/** Asserts that an inserted row is a task, and that check finds no problem. */
 async function works(table) {
     await db.query(`INSERT INTO ${table} (url) VALUES ('a')`);
     const { rows: [{ task }] } = await db.query("SELECT xqueue.take($1::text) AS task", [table]);
@@ -71,7 +71,7 @@ async function sequelize() {
         status: { type: DataTypes.TEXT, allowNull: false, defaultValue: "R" },
         owner: DataTypes.UUID,
     }, { tableName: "sequelize_migrated", timestamps: false });
-    // As sequelize-cli and umzug call them.
+    // sequelize-cli and umzug call migrations with these arguments.
     const makeJobs = {
         up: (queryInterface, DataTypes) => queryInterface.createTable("sequelize_migrated", {
             id: { type: DataTypes.BIGINT, primaryKey: true, autoIncrement: true },
@@ -157,7 +157,7 @@ async function typeorm() {
         migrationsTableName: "typeorm_migrated_names",
         synchronize: false,
     }).initialize();
-    /** What migration:generate would write. */
+    /** Returns the statements that migration:generate would write. */
     const differences = async (source) =>
         (await source.driver.createSchemaBuilder().log()).upQueries.map(({ query }) => query);
     const source = await open({ ...job, indices });
@@ -204,7 +204,7 @@ async function drizzle() {
     // A custom migration. The columns are there already, as the model has them.
     const makeQueue = `
         SELECT xqueue.upgrade('drizzle_migrated', '{"fields": {"status": "status", "owner": "owner"}}')`;
-    /** What drizzle-kit push would do. */
+    /** Returns the statements that drizzle-kit push would run. */
     const push = (jobs) => kit.pushSchema({ jobs }, drizzle(pool), ["public"], ["drizzle_migrated"]);
     await run("Drizzle", {
         async "generated and custom migrations make the queue; drizzle-kit generate finds nothing left to do"() {

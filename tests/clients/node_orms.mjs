@@ -1,5 +1,5 @@
-// Query builders and ORMs of Node, each with a model on a queue table: Knex, Sequelize, TypeORM, Drizzle. The tests are those of
-// orm_tests.mjs. Each library has a pool of one connection, as tasks belong to it, which does not end while it is idle.
+// Query builders and ORMs of Node, each with a model on a queue table: Knex, Sequelize, TypeORM, Drizzle. The tests are in
+// orm_tests.mjs. Tasks belong to a connection, so each library has a pool of one connection, which stays open while it is idle.
 
 import { testLibrary } from "./orm_tests.mjs";
 import { load } from "./tap.mjs";
@@ -130,4 +130,4 @@ await testLibrary("Knex", openKnex);
 await testLibrary("Sequelize", openSequelize);
 await testLibrary("TypeORM", openTypeorm);
 await testLibrary("Drizzle", openDrizzle);
-process.exit(); // connections of tests that failed may be open
+process.exit(); // failed tests can leave open connections, which keep the process alive

@@ -1,4 +1,4 @@
-// What each query builder and ORM of Node has to do with a model on a queue table.
+// The tests that each query builder and ORM of Node passes with a model on a queue table.
 
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -9,7 +9,7 @@ const undo = new Error("undo");
 // No row if the task was taken away meanwhile.
 const RELEASE = "SELECT xqueue.release(j, error => ?) FROM % AS j WHERE id = ? AND owner = xqueue.identify()";
 
-/** A consumer's loop. All that it does goes through one connection, the only one of the library's pool. */
+/** A consumer's loop. All its statements use one connection, the only connection of the library's pool. */
 export async function consume({ query, transaction, take }, work) {
     while (!work.stopped) {
         try {
@@ -35,8 +35,8 @@ export async function consume({ query, transaction, take }, work) {
 }
 
 /**
- * `open` connects the library to a server. What it gives: `query` runs SQL in a transaction or without one and gives rows, `put`
- * saves a model, `take` gives models.
+ * `open` connects the library to a server, and returns functions. `query` runs SQL inside or outside a transaction and returns
+ * rows, `put` saves a model, and `take` returns models.
  */
 function tests(name, open, db) {
     const { query, transaction, put, take, count } = db;
@@ -142,7 +142,7 @@ function tests(name, open, db) {
             const [job, first] = await inSession(async (within) =>
                 [(await pooled.take("5s", 1, within))[0], await pid(pooled, within)]);
             await other.transaction(async (busy) => {
-                assert.equal(await pid(other, busy), first); // so that the next transaction has another connection
+                assert.equal(await pid(other, busy), first); // forces the next transaction onto another connection
                 await inSession(async (within) => {
                     await pooled.query("SELECT xqueue.ack(NULL::%, ?)", [job.id], within);
                     assert.notEqual(await pid(pooled, within), first);

@@ -89,21 +89,21 @@ function fails(string $state, string $sql, mixed ...$parameters): void
 }
 
 /**
- * The work of a consumer that is to be tested with the tasks a, b, c, d. The first attempt at a loses the server, which is
- * restarted. During the second one another consumer takes a away. b fails. At c the consumer is asked to stop.
+ * The work of a consumer under test, with the tasks a, b, c, d. The first attempt at a restarts the server. During the second
+ * attempt another consumer takes a away. b fails. At c the consumer is asked to stop.
  */
 final class Work
 {
     public array $urls = [];
     public bool $stopped = false;
 
-    /** Where the server cannot be restarted, the first attempt is the one that loses its task. */
+    /** If the server cannot be restarted, the first attempt at a is the one that loses its task. */
     public function expected(): array
     {
         return getenv('XQUEUE_RESTART') ? ['a', 'a', 'b', 'c'] : ['a', 'b', 'c'];
     }
 
-    /** A restart uses up an attempt, as the end of the consumer's session would. */
+    /** A restart uses up an attempt, like the end of the consumer's session. */
     public function left(): array
     {
         return getenv('XQUEUE_RESTART') ? ['b R 2 the work failed', 'd R 1'] : ['b R 1 the work failed', 'd R 0'];
@@ -294,7 +294,7 @@ $tests = [
         put(['url' => 'a']);
         [[$job], $first] = $inSession(fn () => take($pooled));
         $other->beginTransaction();
-        equal($pid($other), $first); // so that the next transaction has another connection
+        equal($pid($other), $first); // forces the next transaction onto another connection
         [, $second] = $inSession(fn () => query($pooled, "SELECT xqueue.ack('pdo_jobs', ?)", $job->id));
         equal($second === $first, false);
         $other->commit();

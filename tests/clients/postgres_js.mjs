@@ -158,7 +158,7 @@ const tests = {
             first = await pid(tx);
         });
         await other.begin(async (busy) => {
-            assert.equal(await pid(busy), first); // so that the next transaction has another connection
+            assert.equal(await pid(busy), first); // forces the next transaction onto another connection
             await pooled.begin(async (tx) => {
                 await tx`SELECT xqueue.identify(${session}, local => true)`;
                 await tx`SELECT xqueue.ack('postgres_js_jobs', ${job.id}::bigint)`;

@@ -1,4 +1,4 @@
-// Prisma with the driver adapter for node-postgres: models, raw queries, transactions, what its pool does to tasks.
+// Prisma with the driver adapter for node-postgres: models, raw queries, transactions, and the effect of its pool on tasks.
 
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -157,7 +157,7 @@ const tests = {
         await db.job.create({ data: { url: "a" } });
         const [job, first] = await inSession(async (within) => [(await take(within, "5s"))[0], await pid(within)]);
         await other.$transaction(async (busy) => {
-            assert.equal(await pid(busy), first); // so that the next transaction has another connection
+            assert.equal(await pid(busy), first); // forces the next transaction onto another connection
             await inSession(async (within) => {
                 await ack(within, job.id);
                 assert.notEqual(await pid(within), first);

@@ -101,7 +101,7 @@ def release_delay(db):
 
 
 def fails(db, error, statement, *parameters):
-    """The error, which must be of this class."""
+    """Returns the expected error, which must be of this class."""
     try:
         db.execute(statement, parameters)
     except psycopg.Error as e:
@@ -217,7 +217,7 @@ def prepared(db):
         cursor.row_factory = scalar_row
         raw = isinstance(cursor, psycopg.RawCursor)
         mark = (lambda n: f"${n}") if raw else (lambda n: "%s")
-        for _ in range(8):  # psycopg prepares a statement that it has seen five times; PostgreSQL plans it once
+        for _ in range(8):  # psycopg prepares it after five executions; later PostgreSQL plans it once
             cursor.execute(f"SELECT xqueue.put({mark(1)}, {mark(2)})", (TABLE, Jsonb({"url": "a"})))
             cursor.execute(f"SELECT id FROM xqueue.take(NULL::{TABLE}, {mark(1)})", (timedelta(seconds=5),))
             id = cursor.fetchone()

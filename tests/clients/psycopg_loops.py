@@ -1,4 +1,4 @@
-"""psycopg 3: a consumer's loop, the same with asyncio and a pool, and both recipes for PgBouncer."""
+"""psycopg 3: consumers' loops without and with asyncio and a pool, and both recipes for PgBouncer."""
 
 import asyncio
 import time
@@ -80,7 +80,7 @@ def put(db, *urls):
 
 
 def states(db):
-    """The tasks that are left, with their states."""
+    """Returns the remaining tasks with their states."""
     return "".join(job.url + job.status for job in db.execute("SELECT * FROM psycopg_jobs ORDER BY id"))
 
 
@@ -139,7 +139,7 @@ def one_transaction(_):
     """psycopg: through PgBouncer, take, work and ack in one transaction"""
     # PgBouncer before 1.21 does not know prepared statements.
     with connect(**POOLER, prepare_threshold=None) as db:
-        for _ in range(8):  # more often than a statement is sent until psycopg prepares it
+        for _ in range(8):  # enough repetitions for psycopg to prepare the statement
             put(db, "a")
             with db.transaction():
                 [job] = db.execute("SELECT * FROM xqueue.take(NULL::psycopg_jobs, %s)", ("5s",)).fetchall()
@@ -157,7 +157,7 @@ def identified(_):
             [job] = db.execute("SELECT * FROM xqueue.take(NULL::psycopg_jobs, %s)", ("5s",)).fetchall()
             pid = value(db, "SELECT pg_backend_pid()")
         with other.transaction():
-            equal(value(other, "SELECT pg_backend_pid()"), pid)  # so that the next transaction has another connection
+            equal(value(other, "SELECT pg_backend_pid()"), pid)  # forces the next transaction onto another connection
             with db.transaction():
                 db.execute("SELECT xqueue.identify(%s, local => true)", (session,))
                 db.execute("SELECT xqueue.ack('psycopg_jobs', %s)", (job.id,))

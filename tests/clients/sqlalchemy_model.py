@@ -278,7 +278,7 @@ def one_transaction(engine):
     """SQLAlchemy: through PgBouncer, take, work and ack in one transaction"""
     pooled = through_pgbouncer()
     put(pooled, *"abcdefgh")
-    for url in "abcdefgh":  # more often than a statement is sent until psycopg prepares it
+    for url in "abcdefgh":  # enough repetitions for psycopg to prepare the statement
         with Session(pooled) as session, session.begin():
             job = session.scalars(take).one()
             equal(job.url, url)
@@ -298,7 +298,7 @@ def identified(engine):
         equal(session.scalars(take).one().id, id)
         pid = session.scalar(select(func.pg_backend_pid()))
     with Session(pooled) as other, other.begin():
-        equal(other.scalar(select(func.pg_backend_pid())), pid)  # so that the next transaction has another connection
+        equal(other.scalar(select(func.pg_backend_pid())), pid)  # forces the next transaction onto another connection
         with Session(pooled) as session, session.begin():
             session.execute(join)
             ack(session, id)

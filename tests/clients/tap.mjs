@@ -1,5 +1,5 @@
-// What the Node programs share: loading a library, tests that print TAP lines without numbers, waiting, the server's restart,
-// PgBouncer.
+// Helpers shared by the Node programs: loading a library, unnumbered TAP lines, polling, a restart of the server, PgBouncer's
+// address.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -15,10 +15,10 @@ const { PGHOST, PGPORT, POOLER_HOST, POOLER_PORT } = process.env;
 export const server = { host: PGHOST, port: Number(PGPORT) };
 export const pooler = { host: POOLER_HOST, port: Number(POOLER_PORT) };
 
-/** Loads a library from where `run` has installed it. */
+/** Loads a library from the folder in which `run` has installed it. */
 export const load = (name) => import(pathToFileURL(libraries.resolve(name)));
 
-/** Runs each test by its name. After one that fails, cleanUp is for the others. */
+/** Runs each test by its name. After a failed test, cleanUp prepares for the next. */
 export async function run(client, tests, cleanUp) {
     for (const [name, test] of Object.entries(tests)) {
         try {
@@ -41,17 +41,17 @@ export async function until(condition) {
 }
 
 /**
- * The work of a consumer that is to be tested with the tasks a, b, c, d. The first attempt at a loses the server, which is
- * restarted. During the second one another consumer takes a away. b fails. At c the consumer is asked to stop.
+ * The work of a consumer under test, with the tasks a, b, c, d. The first attempt at a restarts the server. During the second
+ * attempt another consumer takes a away. b fails. At c the consumer is asked to stop.
  */
 export class Work {
     urls = [];
     stopped = false;
-    // Where the server cannot be restarted, the first attempt is the one that loses its task.
+    // If the server cannot be restarted, the first attempt at a is the one that loses its task.
     restart = process.env.XQUEUE_RESTART;
     expected = this.restart ? ["a", "a", "b", "c"] : ["a", "b", "c"];
 
-    // What queryLeft finds afterwards. A restart uses up an attempt, as the end of the consumer's session would.
+    // The expected result of queryLeft at the end. A restart uses up an attempt, like the end of the consumer's session.
     left = this.restart ? "b R 2 the work failed, d R 1" : "b R 1 the work failed, d R 0";
 
     constructor(table) {

@@ -1,4 +1,4 @@
-"""What the Python programs share: tests that print TAP lines without numbers, waiting, the server's restart, PgBouncer."""
+"""Helpers shared by the Python programs: unnumbered TAP lines, polling, a restart of the server, PgBouncer's address."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ POOLER = {"host": os.environ["POOLER_HOST"], "port": int(os.environ["POOLER_PORT
 
 
 def run(tests, argument, clean_up):
-    """Calls each function of tests, whose docstring names it. After one that fails, clean_up() is for the others."""
+    """Runs each function of tests as a test named by its docstring. After a failed test, clean_up() prepares for the next."""
     for test in tests:
         try:
             test(argument)
@@ -35,15 +35,15 @@ def until(condition, seconds=20):
 
 
 class Work:
-    """The work of a consumer that is to be tested with the tasks a, b, c, d. The first attempt at a loses the server, which is
-    restarted. During the second one another consumer takes a away. b fails. At c the consumer is asked to stop."""
+    """The work of a consumer under test, with the tasks a, b, c, d. The first attempt at a restarts the server. During the second
+    attempt another consumer takes a away. b fails. At c the consumer is asked to stop."""
 
     def __init__(self, table):
         self.table, self.urls, self.stopped = table, [], False
-        # Where the server cannot be restarted, the first attempt is the one that loses its task.
+        # If the server cannot be restarted, the first attempt at a is the one that loses its task.
         self.restart = os.environ.get("XQUEUE_RESTART")
         self.expected = ["a", "a", "b", "c"] if self.restart else ["a", "b", "c"]
-        # What query_left finds afterwards. A restart uses up an attempt, as the end of the consumer's session would.
+        # The expected result of query_left at the end. A restart uses up an attempt, like the end of the consumer's session.
         self.left = "b R 2 the work failed, d R 1" if self.restart else "b R 1 the work failed, d R 0"
         self.query_left = f"SELECT string_agg(concat_ws(' ', url, status, attempts, reason), ', ' ORDER BY id) FROM {table}"
 

@@ -11,7 +11,7 @@ def include_object(item, name, kind, reflected, compare_to):
 
 
 def include_name(name, kind, parents):
-    # What else is in the database belongs to others.
+    # Other objects of the database belong to other applications.
     return kind != "table" or name in Base.metadata.tables
 
 

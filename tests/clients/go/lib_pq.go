@@ -26,7 +26,7 @@ var (
 	pool = get(sql.Open("postgres", "sslmode=disable"))
 )
 
-// querier is what *sql.Conn and *sql.Tx have in common.
+// querier has the common methods of *sql.Conn and *sql.Tx.
 type querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -134,7 +134,7 @@ func lost(db *sql.Conn) {
 	other := get(pool.Conn(ctx))
 	must(put(db, task{"url": "a"}))
 	id := get(take(other, 0, 1))[0].ID
-	must(other.Close()) // to the pool, where it keeps its task
+	must(other.Close()) // returns the connection to the pool, where it keeps its task
 	equal(len(get(take(db, 0, 1))), 0)
 	other = get(pool.Conn(ctx))
 	defer other.Close()
@@ -199,8 +199,8 @@ func process(db *sql.Conn, job Job, work *Work) error {
 	return tx.Commit()
 }
 
-// Work is what a consumer does in a test with the tasks a, b, c, d. The first attempt at a loses the server, which is restarted.
-// During the second one another consumer takes a away. b fails. At c the consumer is asked to stop.
+// Work is the work of a consumer under test, with the tasks a, b, c, d. The first attempt at a restarts the server. During the
+// second attempt another consumer takes a away. b fails. At c the consumer is asked to stop.
 type Work struct {
 	urls, expected, left string
 	stopped              bool
@@ -224,7 +224,7 @@ func loop(db *sql.Conn) {
 	must(put(db, []task{{"url": "a"}, {"url": "b"}, {"url": "c"}, {"url": "d"}}))
 	work := Work{expected: "aabc", left: "b R 2 the work failed, d R 1"} // the restart uses up an attempt
 	if os.Getenv("XQUEUE_RESTART") == "" {
-		// The first attempt is the one that loses its task.
+		// Without a restart, the first attempt at a is the one that loses its task.
 		work = Work{expected: "abc", left: "b R 1 the work failed, d R 0"}
 	}
 	consume(&work)
@@ -266,7 +266,7 @@ func identified(db *sql.Conn) {
 	first := value[int](tx, "SELECT pg_backend_pid()")
 	must(tx.Commit())
 	other := get(pooled.BeginTx(ctx, nil))
-	equal(value[int](other, "SELECT pg_backend_pid()"), first) // so that the next transaction has another connection
+	equal(value[int](other, "SELECT pg_backend_pid()"), first) // forces the next transaction onto another connection
 	tx = get(pooled.BeginTx(ctx, nil))
 	get(tx.ExecContext(ctx, "SELECT xqueue.identify($1, local => true)", session))
 	must(ack(tx, id))
@@ -285,7 +285,7 @@ func run(name string, test func(*sql.Conn)) {
 		} else {
 			fmt.Println("ok - lib/pq:", name)
 		}
-		db.ExecContext(ctx, "DELETE FROM lib_pq_jobs; SELECT xqueue.give_back()") // the pool would not give back
+		db.ExecContext(ctx, "DELETE FROM lib_pq_jobs; SELECT xqueue.give_back()") // the pool does not give tasks back
 		db.Close()
 	}()
 	test(db)

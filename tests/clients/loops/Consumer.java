@@ -42,7 +42,7 @@ class Consumer {
         db.setAutoCommit(false);
         while (!stopping) {
             var tasks = take(db);
-            db.commit(); // From now on they are ours.
+            db.commit(); // From here on, this connection owns the tasks.
             for (var task : tasks) {
                 if (stopping) {
                     break;

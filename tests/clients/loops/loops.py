@@ -1,4 +1,4 @@
-"""The consumers beside this file, each as a process: work, failure, a lost connection, SIGTERM.
+"""The consumers of this folder, each as a process: work, failure, a lost connection, SIGTERM.
 
 Arguments: what starts the consumer of each language, NAME=COMMAND. A role of its own owns the queue, whose schema is its
 search_path. Prints TAP.
@@ -45,7 +45,7 @@ def put(db, *urls):
 
 
 def put_held(db, *urls):
-    """Puts tasks whose results have to wait until they are let go. Returns their ids."""
+    """Puts tasks whose results are blocked until let_go() is called. Returns their ids."""
     with db.transaction():
         rows = [db.execute(f"INSERT INTO {ROLE}.jobs (url) VALUES (%s) RETURNING id", (url,)) for url in urls]
         ids = [row.fetchone()[0] for row in rows]
@@ -59,7 +59,7 @@ def let_go(db, job):
 
 
 def is_held(db):
-    """Whether the consumer waits with a result."""
+    """Returns whether the consumer is blocked with a result."""
     sql = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE usename = %s AND wait_event_type = 'Lock')"
     return db.execute(sql, (ROLE,)).fetchone()[0]
 
@@ -114,13 +114,13 @@ def stops(db, consumer):
     poll(lambda: is_held(db))
     assert db.execute(f"SELECT count(*) FROM {ROLE}.jobs WHERE status = 'T'").fetchone() == (10,)
     consumer.send_signal(signal.SIGTERM)
-    # The signal may reach it a task or two later: each is let go when the one before is done.
+    # The consumer can notice the signal a task or two later. Each task is let go after the previous one is done.
     for job in ids:
         let_go(db, job)
         poll(lambda: consumer.poll() is not None or is_done(db, job) and is_held(db))
         if consumer.poll() is not None:
             break
-    # A JVM that a signal ends has the status 128 + 15, whatever its hooks did.
+    # A JVM that is ended by SIGTERM has the status 128 + 15, even if its hooks succeed.
     assert consumer.wait(30) in ((0, 143) if "java" in consumer.args[0] else (0,)), consumer.returncode
     left = db.execute(f"SELECT status, attempts, owner FROM {ROLE}.jobs").fetchall()
     assert left and left == [("R", 0, None)] * len(left), left
@@ -137,7 +137,7 @@ def prepare(db):
     db.execute(f"CREATE SCHEMA AUTHORIZATION {ROLE}")
     db.execute(f"CREATE TABLE {ROLE}.jobs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text NOT NULL)")
     db.execute(f"CREATE TABLE {ROLE}.pages (job bigint PRIMARY KEY, length integer)")
-    # A result waits while a test holds the lock of its task.
+    # A result is blocked while a test holds the lock of its task.
     db.execute(f"""CREATE FUNCTION {ROLE}.wait() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN
             PERFORM pg_advisory_xact_lock(hashtext('{ROLE}'), NEW.job::integer);

@@ -1,4 +1,4 @@
-"""The queue: xqueue.upgrade adds the columns, Django only has to know of them."""
+"""The queue: xqueue.upgrade adds the columns, and Django only records them in its state."""
 
 from django.db import migrations, models
 

@@ -1,4 +1,4 @@
-//! What the Rust programs share: tests that print TAP lines without numbers, the server's restart, PgBouncer.
+//! Helpers shared by the Rust programs: unnumbered TAP lines, a restart of the server, PgBouncer's address.
 
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
@@ -6,12 +6,12 @@ use std::process::Command;
 
 pub type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
-/// The environment's variable, which has to be there.
+/// Returns an environment variable, and panics if it is not set.
 pub fn env(name: &str) -> String {
     std::env::var(name).expect(name)
 }
 
-/// Host and port of the server, or of PgBouncer in transaction mode in front of it.
+/// Host and port of the server. `pooler` returns those of the PgBouncer in transaction mode in front of it.
 pub fn server() -> (String, u16) {
     (env("PGHOST"), env("PGPORT").parse().expect("a port"))
 }
@@ -20,9 +20,8 @@ pub fn pooler() -> (String, u16) {
     (env("POOLER_HOST"), env("POOLER_PORT").parse().expect("a port"))
 }
 
-/// The work of a consumer that is to be tested with the tasks a, b, c, d of a table. The first attempt at a loses the
-/// server, which is restarted. During the second one another consumer takes a away. b fails. At c the consumer is asked
-/// to stop.
+/// The work of a consumer under test, with the tasks a, b, c, d of a table. The first attempt at a restarts the server.
+/// During the second attempt another consumer takes a away. b fails. At c the consumer is asked to stop.
 pub struct Work {
     table: &'static str,
     restart: Option<String>,
@@ -36,12 +35,12 @@ impl Work {
         Work { table, restart, urls: String::new(), stopped: false }
     }
 
-    /// Where the server cannot be restarted, the first attempt is the one that loses its task.
+    /// If the server cannot be restarted, the first attempt at a is the one that loses its task.
     pub fn expected(&self) -> &'static str {
         if self.restart.is_some() { "aabc" } else { "abc" }
     }
 
-    /// A restart uses up an attempt, as the end of the consumer's session would.
+    /// A restart uses up an attempt, like the end of the consumer's session.
     pub fn left(&self) -> &'static str {
         match self.restart {
             Some(_) => "b R 2 the work failed, d R 1",
@@ -65,7 +64,7 @@ fn run(command: &mut Command) {
     assert!(command.status().expect("it runs").success(), "{command:?}");
 }
 
-/// Runs a test, which fails with an error or in a panic.
+/// Runs a test. It fails by returning an error or by a panic.
 pub async fn test(name: &str, test: impl Future<Output = Result>) {
     match AssertUnwindSafe(test).catch_unwind().await {
         Ok(Ok(())) => println!("ok - {name}"),

@@ -55,7 +55,7 @@ fn options((host, port): (String, u16)) -> PgConnectOptions {
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// A pool whose connections give back what they have taken before another task of the program gets them.
+/// A pool whose connections give back their tasks before another part of the program gets them.
 async fn pool() -> sqlx::Result<PgPool> {
     PgPoolOptions::new()
         .max_connections(2)
@@ -69,7 +69,7 @@ async fn pool() -> sqlx::Result<PgPool> {
         .await
 }
 
-/// A connection, and the queue empty.
+/// Empties the queue, and returns a connection.
 async fn start(pool: &PgPool) -> sqlx::Result<PoolConnection<Postgres>> {
     let mut db = pool.acquire().await?;
     db.execute("DELETE FROM sqlx_jobs").await?;
@@ -149,7 +149,7 @@ async fn lost(pool: &PgPool) -> Result {
     let id = put(&mut db, "a").await?;
     let mut other = pool.acquire().await?;
     assert_eq!(take(&mut other, SOON, 1).await?[0].id, id);
-    drop(other); // to the pool, which gives the task back
+    drop(other); // returns the connection to the pool, which gives the task back
     assert_eq!(take(&mut db, SOON, 1).await?[0].id, id);
     assert_eq!(
         sqlx::query_scalar::<_, i32>("SELECT xqueue.give_back()").fetch_one(&mut *db).await?,
@@ -223,7 +223,7 @@ async fn loop_(pool: &PgPool) -> Result {
     until_equal(&mut db, left, work.left()).await
 }
 
-/// The pool gives back in the background.
+/// Polls, because the pool gives tasks back in the background.
 async fn until_equal(db: &mut PgConnection, statement: &'static str, expected: &str) -> Result {
     let deadline = std::time::Instant::now() + SOON;
     while sqlx::query_scalar::<_, String>(statement).fetch_one(&mut *db).await? != expected {
@@ -288,7 +288,7 @@ async fn identified(pool: &PgPool) -> Result {
     let first = pid(&mut transaction).await?;
     transaction.commit().await?;
     let mut busy = pooled.begin().await?;
-    assert_eq!(pid(&mut busy).await?, first); // so that the next transaction has another connection
+    assert_eq!(pid(&mut busy).await?, first); // forces the next transaction onto another connection
     let mut transaction = pooled.begin().await?;
     identify(&mut transaction, session).await?;
     ack_unprepared(&mut transaction, job.id).await?;

@@ -34,7 +34,7 @@ async fn connect((host, port): (String, u16)) -> Result<Client, Error> {
     Ok(db)
 }
 
-/// A connection, and the queue empty.
+/// Empties the queue, and returns a connection.
 async fn start() -> Result<Client> {
     let db = connect(server()).await?;
     db.execute("DELETE FROM tokio_postgres_jobs", &[]).await?;
@@ -113,7 +113,7 @@ async fn loops() -> Result {
 
 async fn pipeline() -> Result {
     let db = start().await?;
-    // In this order; that of tokio::try_join! changes from poll to poll.
+    // This try_join polls the put first. The order of tokio::try_join! changes from poll to poll.
     let (id, jobs) = futures_util::future::try_join(put(&db, "a"), take(&db, "20s", 1)).await?;
     assert_eq!(jobs[0].id, id);
     ack(&db, id).await?;
@@ -255,7 +255,7 @@ async fn identified() -> Result {
     let first: i32 = value(&transaction, pid).await?;
     transaction.commit().await?;
     let busy = other.transaction().await?;
-    assert_eq!(value::<i32>(&busy, pid).await?, first); // so that the next transaction has another connection
+    assert_eq!(value::<i32>(&busy, pid).await?, first); // forces the next transaction onto another connection
     let transaction = pooled.transaction().await?;
     transaction.query_typed(join, &[(&session, Type::UUID)]).await?;
     ack_unprepared(&transaction, job.id).await?;
