@@ -1,4 +1,4 @@
-"""Tests of the board, by what its page shows in a browser and by what its process answers."""
+"""Tests of the board, through its page in a browser and through the responses of its process."""
 
 import base64
 import contextlib
@@ -22,7 +22,7 @@ class Page:
         self.browser, self.board = browser, board
 
     def open(self, **shown):
-        """Opens the page anew, of a queue or of a part of the list, and waits for its data."""
+        """Loads the page of a queue, or of a part of the list, and waits for its data."""
         self.browser.open("about:blank")
         self.browser.open(f"{self.board.url}#{urllib.parse.urlencode(shown)}")
         self.until("document.getElementById('live-text')?.textContent === 'live'", "the page is live")
@@ -37,7 +37,7 @@ class Page:
         return self.value(f"document.querySelector({json.dumps(selector)})?.innerText")
 
     def rows(self, section):
-        """The texts of the cells that are shown in the list of a section."""
+        """Returns the texts of the visible cells in the list of a section."""
         return self.value(f"""[...document.querySelectorAll('#{section} tbody tr')].map((row) => [...row.cells]
             .filter((cell) => cell.offsetParent).map((cell) => cell.innerText.trim()))""")
 
@@ -78,7 +78,7 @@ def plots_move(page):
     try:
         sql("SELECT xqueue.put('jobs', (SELECT jsonb_agg('{}'::jsonb) FROM generate_series(1, 1234)))")
         page.until("document.querySelector('#tiles .ready dd').textContent === '1,239'", "the tasks are counted")
-        # Few tasks are at the top of an axis to ten; 1,239 are above the middle of one to 2,000.
+        # The axis grows from 10 to 2,000, where 1,239 tasks are above the middle.
         page.until(f"{height} > {before} + 5 && {height} < 90", "the line has moved")
         number = page.value(f"{points}.length")
         page.browser.call("Page.reload")
@@ -165,7 +165,7 @@ def hidden_page(page):
     page.open()
     page.value("Object.defineProperty(document, 'hidden', { value: true, configurable: true })")
     asked = "performance.getEntriesByType('resource').length"
-    # What was under way may end; from then on an interval passes in which a visible page would ask twice.
+    # Requests in progress get time to end. In the interval after that, a visible page would ask twice.
     page.value("new Promise((resolve) => setTimeout(resolve, 1200))")
     before = page.value(asked)
     page.value("new Promise((resolve) => setTimeout(resolve, 2200))")
@@ -306,7 +306,7 @@ def silent_connections(page):
                 strangers.append(stranger := socket.create_connection(("127.0.0.1", board.port), timeout=20))
                 stranger.sendall(said)
             equal(board.request("/api/board")[0], 200)
-        # The board closes the remaining strangers as well.
+        # The board also closes the remaining connections of strangers.
         for stranger in strangers:
             with contextlib.suppress(ConnectionError):
                 while stranger.recv(4096):
@@ -406,7 +406,7 @@ def restarted_server(page):
         server("start")
     page.until("!document.body.classList.contains('stale') && document.getElementById('alert').hidden", "no alert")
     page.until("document.getElementById('live-text').textContent === 'live'", "live again")
-    # The sessions have ended: what they had taken is ready again.
+    # The sessions have ended, so their taken tasks are ready again.
     page.until("document.querySelector('#tiles .taken dd').textContent === '0'", "no task is taken")
 
 

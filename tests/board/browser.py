@@ -11,7 +11,7 @@ import websocket
 
 
 class Browser:
-    """One window. Notes what the page logs, throws and loads."""
+    """One window. Records the messages, exceptions and requests of the page."""
 
     def __init__(self):
         self.folder = tempfile.TemporaryDirectory(prefix="xqueue-board-", ignore_cleanup_errors=True)
@@ -74,7 +74,7 @@ class Browser:
         self.call("Page.navigate", url=url)
 
     def evaluate(self, expression):
-        """The value of an expression of JavaScript in the page; a promise is awaited."""
+        """Returns the value of a JavaScript expression in the page. A promise is awaited."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
@@ -91,7 +91,7 @@ class Browser:
             self.call("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=code, **text)
 
     def screenshot(self, file):
-        """The whole page, also what is below the window."""
+        """Takes a screenshot of the whole page, including the part below the window."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
         answer = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)

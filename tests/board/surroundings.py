@@ -1,4 +1,4 @@
-"""What the tests of the board need around it: a database with queues, sessions in it, the board's process, and requests."""
+"""The environment of the board's tests: a database with queues, sessions, the board's process, and requests."""
 
 import http.client
 import http.server
@@ -12,7 +12,7 @@ DATABASE = f"board_{os.getpid()}"
 READER, STRANGER, PASSWORD = f"reader_{os.getpid()}", f"stranger_{os.getpid()}", "se:cret ü"
 HOSTILE = f"hostile_{os.getpid()}"
 SCRIPT = "<script>document.title = 7</script>"
-# A name and a key that HTML, SQL and JavaScript's numbers would spoil.
+# A name and a key that break code without proper quoting in HTML and SQL, or with JavaScript's numbers.
 ODD, ODD_SHOWN = '"<b>Odd</b>""s"', 'public."<b>Odd</b>""s"'
 BIG = 9007199254740993
 
@@ -37,8 +37,8 @@ GRANT SELECT ON mails TO {READER};
 CREATE ROLE {HOSTILE};
 """
 
-# A queue whose owner has functions wherever a look at its tasks might call one. With the rights of another role each fails with
-# FIRED, which a read-only transaction does not hinder.
+# A queue whose owner has functions at every point where reading its tasks can call one. Each function raises FIRED if it runs with
+# the rights of another role. It can raise FIRED in a read-only transaction too.
 FIRED = "code of the owner runs as another role"
 TRAP = f"""
 GRANT CREATE, USAGE ON SCHEMA public TO {HOSTILE};
@@ -69,7 +69,7 @@ ANALYZE trap;
 """
 
 
-# Stands in for the extension: a view that tells how it is looked at, and sets in its session what the next look might find.
+# Replaces the extension with a view that reports how it is read. It also changes settings of its session, to affect later reads.
 POISON = """
 CREATE SCHEMA xqueue;
 CREATE FUNCTION xqueue.state() RETURNS text RETURN 'RUNNING';
@@ -111,14 +111,14 @@ def sql(statements, database=DATABASE):
 
 
 def failure(statements):
-    """What psql says of statements that fail."""
+    """Runs statements that must fail, and returns psql's messages."""
     done = psql(statements, DATABASE)
     assert done.returncode, done.stdout
     return done.stderr
 
 
 class Listener:
-    """A server of somebody else on this host, which notes the cookies that it is sent."""
+    """Another user's server on this host. It records the cookies that it receives."""
 
     def __init__(self):
         cookies = self.cookies = []
@@ -144,7 +144,7 @@ class Listener:
 
 
 class Session:
-    """A psql that stays; the statement given last may still run."""
+    """A psql that stays open. The last statement can still be running."""
 
     def __init__(self, name, statements):
         self.process = subprocess.Popen(
@@ -173,7 +173,7 @@ class Board:
         self.key = urllib.parse.parse_qs(parts.query).get("key", [""])[0]
 
     def request(self, path, method="GET", key=None, folder=None, **headers):
-        """The status and the content of an answer. Headers are given with _ for -."""
+        """Returns the status and the content of a response. In names of headers, _ stands for -."""
         query = {"key": self.key if key is None else key}
         path = (self.folder if folder is None else folder) + path + ("&" if "?" in path else "?") + urllib.parse.urlencode(query)
         given = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -190,7 +190,7 @@ class Board:
         return self.request("/", **headers)[1].split('data-token="')[1].split('"')[0]
 
     def post(self, action, **parameters):
-        """Posts as the page does."""
+        """Sends a POST request like the page."""
         return self.request(f"/api/{action}?{urllib.parse.urlencode(parameters)}", "POST",
                             Origin=f"http://{self.host}", X_Board_Token=self.token())
 
