@@ -1,4 +1,4 @@
-"""Exporters, Prometheus, alert rules and boards of docs/monitoring, beside the server that the environment names."""
+"""Exporters, Prometheus, alert rules and boards of docs/monitoring, with the server that the environment names."""
 
 from contextlib import contextmanager
 import glob
@@ -29,7 +29,7 @@ def psql(sql, *arguments):
 
 
 def until(condition, seconds=60):
-    """Polls until condition() is true, and returns what it gave."""
+    """Polls until condition() is true, and returns its result."""
     deadline = time.monotonic() + seconds
     while not (result := condition()):
         assert time.monotonic() < deadline, f"waited for {seconds} s in vain"
@@ -44,7 +44,7 @@ def free_port():
 
 
 def fetched(url):
-    """What is answered; nothing while nobody listens."""
+    """Returns the content of an address, or None while no server listens there."""
     try:
         with urlopen(url, timeout=10) as answer:
             return answer.read().decode()
@@ -64,7 +64,7 @@ def running(*command, **environment):
 
 
 def source():
-    """The database, as the role that monitors it."""
+    """Returns the address of the database, with the role that monitors it."""
     return f"postgres://{ROLE}:{PASSWORD}@127.0.0.1:{os.environ['PGPORT']}/{quote(DATABASE)}?sslmode=disable"
 
 
@@ -89,7 +89,7 @@ def postgres_exporter(port):
 
 @contextmanager
 def prometheus(exporter_port):
-    """A Prometheus with the configuration of the docs, but for the port and shorter times; gives a function that asks it."""
+    """Runs Prometheus with the docs' configuration, another port and a shorter interval. Yields a function that queries it."""
     text = (FOLDER / "prometheus.yml").read_text()
     for old, new in (("localhost:9237", f"127.0.0.1:{exporter_port}"), ("scrape_interval: 15s", "scrape_interval: 1s")):
         assert old in text, f"{old} is not in {text}"
@@ -108,12 +108,12 @@ def prometheus(exporter_port):
 
 
 def work():
-    """A task is put, and the next one taken and acked."""
+    """Puts a task, then takes and acks the next one."""
     psql(f"SELECT xqueue.put('{QUEUE}', '{{}}'); SELECT xqueue.ack('{QUEUE}', (xqueue.take('{QUEUE}')->>'id')::bigint)")
 
 
 def answers(exporter):
-    """Prometheus knows by this exporter what PostgreSQL knows, and answers questions of rates and quantiles."""
+    """Asserts that Prometheus has PostgreSQL's values through this exporter, and answers queries for rates and quantiles."""
     port, own = free_port(), f'queue="{QUEUE}"'
     with exporter(port), prometheus(port) as ask:
         def value(query):
@@ -124,7 +124,7 @@ def answers(exporter):
         labels = {name: text for name, text in labels.items() if name not in ("instance", "job")}
         expected = {"__name__": "xqueue_tasks", "database": DATABASE, "schema": "public", "queue": QUEUE, "state": "ready"}
         assert labels == expected, labels
-        # Work goes on while Prometheus looks.
+        # Work continues during the queries, because rates need counters that change.
 
         def busy(query):
             work()
@@ -174,7 +174,7 @@ def promtool_checks():
 
 
 def panels(board):
-    """The questions of a board, each with its panel's title."""
+    """Yields the queries of a board, each with its panel's title."""
     board = json.loads(Path(board).read_text())
     for panel in board["panels"]:
         for target in panel.get("targets", []):
