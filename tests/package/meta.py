@@ -1,4 +1,4 @@
-"""META.json, for PGXN: what its specification (1.0.0) demands, and that it says what the rest of the repository says."""
+"""Checks META.json, for PGXN, against the specification (1.0.0) and against the rest of the repository."""
 
 import json
 import pathlib
@@ -17,7 +17,7 @@ meta = json.loads((root / "META.json").read_text())
 
 
 def is_term(text):
-    """At least two characters, none of which is a slash, a backslash, or does not print."""
+    """Returns whether text has at least two characters, all printable, without slash or backslash."""
     return len(text) > 1 and text.isprintable() and not set(text) & set("/\\")
 
 

@@ -1,4 +1,4 @@
--- All that the catalogues say of the extension, as lines of text: what an update makes has to be what a new installation has.
+-- Prints all catalogue entries of the extension as lines of text. They must be equal after an update and a new installation.
 
 CREATE FUNCTION pg_temp.rights(acl aclitem[]) RETURNS text LANGUAGE sql
     AS $$ SELECT coalesce((SELECT string_agg(a::text, ' ' ORDER BY a::text) FROM unnest(acl) AS a), '-') $$;

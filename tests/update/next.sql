@@ -1,4 +1,4 @@
--- From the present version to "next", which next.sed makes.
+-- Updates the current version to "next", the version that next.sed makes.
 
 ALTER TABLE xqueue.queue ADD COLUMN note text;
 COMMENT ON COLUMN xqueue.queue.note IS 'What the owner says of it.';
