@@ -1,4 +1,4 @@
--- What the queues, the random calls and sqlsmith need.
+-- Objects and roles for the queues, the random calls and sqlsmith.
 
 CREATE EXTENSION IF NOT EXISTS amcheck;
 CREATE TYPE label AS ENUM ('new', 'run', 'later', 'bad', 'gone', 'done');
@@ -14,14 +14,14 @@ GRANT CREATE ON SCHEMA public TO fuzz_owner, fuzz_other;
 GRANT USAGE ON SCHEMA "Odd schema" TO PUBLIC;
 GRANT fuzz_owner TO fuzz_consumer;
 
--- So that what walks at random may be made again.
+-- Queues that the random calls drop and create again get the same privileges.
 ALTER DEFAULT PRIVILEGES GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO fuzz_consumer, fuzz_smith;
 ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO fuzz_reader;
 ALTER DEFAULT PRIVILEGES GRANT USAGE ON SEQUENCES TO fuzz_consumer, fuzz_smith;
 ALTER DEFAULT PRIVILEGES FOR ROLE fuzz_owner GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO fuzz_consumer, fuzz_smith;
 
 CREATE TABLE notes (n bigint GENERATED ALWAYS AS IDENTITY, event text, task jsonb);
--- Any queue may come to have this as its on_task_change, which the worker calls as the owner.
+-- The random calls can make this the on_task_change of any queue. The worker calls it as the queue's owner.
 GRANT SELECT, INSERT, DELETE ON notes TO PUBLIC;
 CREATE FUNCTION note(task jsonb, event text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -45,7 +45,7 @@ BEGIN
     END CASE;
 END $$;
 
--- Runs a statement in a subtransaction of its own.
+-- Runs a statement in its own subtransaction.
 CREATE FUNCTION attempt(sql text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE answer text;
 BEGIN

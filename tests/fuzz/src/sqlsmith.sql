@@ -1,9 +1,11 @@
--- What sqlsmith sees. It reads `pg_proc` by the search_path, so this table decides which functions it knows: of the server's
--- own only those with types that ours have too, and none that is volatile (those end backends, write files, promote, sleep);
--- and ours twice, so that they are chosen often. Its constants are numbers and NULLs: names of queues, options, ids and short times come from functions without
+-- The functions that sqlsmith sees. It reads `pg_proc` by the search_path, so the table below replaces the catalogue:
+-- - The server's functions whose types xqueue's functions use too. Volatile functions are left out, because some end backends,
+--   write files, promote or sleep.
+-- - xqueue's functions twice, so sqlsmith chooses them often.
+-- sqlsmith's constants are numbers and NULLs. Names of queues, options, ids and short times come from functions without
 -- parameters and from the rows of a table.
 
--- Names are written in full: public is not in its search_path.
+-- Names are qualified, because public is not in sqlsmith's search_path.
 SET LOCAL search_path = pg_catalog;
 
 CREATE SCHEMA shield;
@@ -35,7 +37,7 @@ BEGIN
         EXECUTE format('CREATE FUNCTION shield.ids_%1$s() RETURNS bigint[] IMMUTABLE LANGUAGE sql AS $f$ SELECT ARRAY[%1$s, NULL, 7::bigint] $f$', n);
         EXECUTE format('CREATE FUNCTION shield.session_%1$s() RETURNS uuid IMMUTABLE LANGUAGE sql AS $f$ SELECT md5(''%1$s'')::uuid $f$', n % 4 + 10 * n);
     END LOOP;
-    -- A function that returns a set stands in few places: each gets one beside it that gives its first row.
+    -- A function that returns a set is allowed in few expressions, so each gets a companion that returns its first row.
     FOR f IN SELECT p.oid, proname, format_type(prorettype, NULL) AS result,
                     (SELECT string_agg(format_type(t, NULL), ', ' ORDER BY i) FROM unnest(proargtypes) WITH ORDINALITY u(t, i)) AS given,
                     (SELECT string_agg('$' || i, ', ' ORDER BY i) FROM generate_series(1, pronargs) i) AS passed
@@ -53,7 +55,7 @@ SELECT p.oid, p.pronamespace, p.proname, p.proretset, p.prokind, p.proargtypes, 
 FROM pg_catalog.pg_proc p, known
 WHERE p.pronamespace = 'pg_catalog'::regnamespace AND (p.provolatile <> 'v' OR p.prokind IN ('a', 'w'))
 AND p.prorettype = ANY (types) AND p.proargtypes::oid[] <@ types
--- These are called by the server only, with what it has made itself; by others they end with internal errors.
+-- Only the server calls these functions, with internal values. Other callers get internal errors.
 AND p.oid NOT IN (SELECT unnest(ARRAY[aggtransfn, aggfinalfn, aggcombinefn, aggmtransfn, aggminvtransfn, aggmfinalfn]::oid[])
                   FROM pg_aggregate)
 AND NOT (p.prokind = 'f' AND EXISTS (SELECT FROM pg_cast WHERE castfunc = p.oid AND castsource = casttarget))
@@ -65,7 +67,7 @@ CREATE INDEX ON shield.pg_proc (oid);
 ANALYZE shield.pg_proc;
 GRANT SELECT ON shield.pg_proc TO PUBLIC;
 
--- It knows no type that stands for all ranges, and offers other types to their operators: most of its statements would fail by
--- that. In this database they are gone.
+-- sqlsmith does not support the types anyrange and anymultirange, and calls their operators with other types. Most of its
+-- statements would fail, so these operators are deleted.
 DELETE FROM pg_catalog.pg_operator
 WHERE oprleft IN ('anyrange'::regtype, 'anymultirange'::regtype) OR oprright IN ('anyrange'::regtype, 'anymultirange'::regtype);
