@@ -147,18 +147,19 @@ pub fn table_of_index(index: Oid) -> Option<Oid> {
 pub fn owner_of(relation: Oid) -> Option<Oid> {
     let catalogue = Relation::open(pg_sys::RelationRelationId, Lock::AccessShare)?;
     let by_oid = (Oid::from(pg_sys::ClassOidIndexId), pg_sys::Anum_pg_class_oid as i16);
-    let owner = pg_sys::Anum_pg_class_relowner as i16;
-    let snapshot = crate::server::relation::Snapshot::latest();
-    catalogue.first(by_oid, relation, &snapshot, |row| row.value(owner).map(Value::to_oid))?
+    owner_in(&catalogue, by_oid, relation, pg_sys::Anum_pg_class_relowner)
 }
 
 /// Returns the owner of a database; None for a dropped one.
 pub fn owner_of_database(database: Oid) -> Option<Oid> {
     let catalogue = Relation::open_shared(pg_sys::DatabaseRelationId);
     let by_oid = (Oid::from(pg_sys::DatabaseOidIndexId), pg_sys::Anum_pg_database_oid as i16);
-    let owner = pg_sys::Anum_pg_database_datdba as i16;
+    owner_in(&catalogue, by_oid, database, pg_sys::Anum_pg_database_datdba)
+}
+
+fn owner_in(catalogue: &Relation, by_oid: (Oid, i16), object: Oid, owner: u32) -> Option<Oid> {
     let snapshot = crate::server::relation::Snapshot::latest();
-    catalogue.first(by_oid, database, &snapshot, |row| row.value(owner).map(Value::to_oid))?
+    catalogue.first(by_oid, object, &snapshot, |row| row.value(owner as i16).map(Value::to_oid))?
 }
 
 /// Returns the name of a role, or its number if it no longer exists. Needs no snapshot of the caller's.
