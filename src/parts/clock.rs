@@ -5,16 +5,18 @@
 //! times the spacing of the level before. A recent id is dated to a quarter of a millisecond, an old id to an eighth of
 //! its age.
 //!
-//! There is no lock. The races:
+//! Readers take no lock. The races:
 //!
 //! 1. Two processes add a sample at the same time: the second one adds none.
-//! 2. A reader runs into a writer: `version` is odd or has changed, and the reader tries again.
-//! 3. The clock is set back: all samples are discarded.
+//! 2. A reader reads while a sample is added: there are two copies, and the writer changes the one not in use. A writer
+//!    that is suspended halfway delays no reader.
+//! 3. The copy that a reader uses changes because a sample is complete: `version` has risen, and the reader tries again.
+//! 4. The clock is set back: all samples are discarded.
 
 use crate::server::shared_memory::{Shared, Zeroed};
 use crate::server::xact;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicI64, AtomicU64, fence};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, fence};
 
 /// Minimum distance between samples of the first level (µs).
 const SPACING: i64 = 250;
@@ -27,18 +29,22 @@ const LEVELS: usize = 10;
 const SAMPLES: usize = 64;
 /// First normal transaction id; smaller ids belong to frozen and bootstrap rows.
 const FIRST_ID: u32 = 3;
-/// Maximum number of attempts of a reader that runs into a writer.
-const TRIES: usize = 4;
 
 pub(super) static CLOCK: Shared<Clock> = Shared::new();
 
 pub(super) struct Clock {
-    /// Odd while a sample is being added.
+    /// A sample is being added.
+    is_advancing: AtomicBool,
+    /// Number of changes of copies. Readers use the copy with this number modulo two.
     version: AtomicU64,
     /// The end of the last transaction that left no sample because it followed another too closely.
     unsampled: Sample,
-    levels: [Level; LEVELS],
+    /// They are equal except while a sample is being added.
+    copies: [Levels; 2],
 }
+
+/// The samples, each level with `RATIO` times the spacing of the level before.
+struct Levels([Level; LEVELS]);
 
 struct Level {
     /// Number of samples ever added; the last `SAMPLES` of them are kept.
@@ -69,28 +75,68 @@ pub fn age(id: u32, now: i64) -> Option<i64> {
 
 impl Clock {
     fn tick(&self, now: i64, next: u64) {
-        if !self.levels[0].is_due(now, SPACING) {
+        if !self.copy(self.version.load(Acquire)).is_due(now) {
             self.unsampled.next.fetch_max(next, Relaxed);
             self.unsampled.at.fetch_max(now, Relaxed);
             return;
         }
-        let version = self.version.load(Relaxed);
-        let is_ours = version.is_multiple_of(2)
-            && self.version.compare_exchange(version, version + 1, Acquire, Relaxed).is_ok();
-        if !is_ours {
+        if self.is_advancing.swap(true, Acquire) {
             return;
         }
-        fence(Release);
+        let mut version = self.version.load(Relaxed);
         // Instants from before the clock was set back cannot be compared with new ones.
-        if self.levels[0].last().is_some_and(|(_, at)| is_set_back(now, at)) {
-            self.levels.iter().for_each(|level| level.count.store(0, Relaxed));
+        let is_set_back = self.copy(version).last().is_some_and(|(_, at)| is_set_back(now, at));
+        if is_set_back {
             self.unsampled.set(0, i64::MIN);
         }
         let unsampled = self.unsampled.get();
-        let last = self.levels[0].last();
-        let last = last.map(|last| if unsampled.1 > last.1 { unsampled } else { last });
+        for _ in 0..self.copies.len() {
+            version += 1;
+            let copy = self.copy(version);
+            if is_set_back {
+                copy.clear();
+            }
+            copy.add(next, now, unsampled);
+            self.version.store(version, Release);
+            // A reader that sees a change of the copy it uses also sees that the version has risen.
+            fence(Release);
+        }
+        self.is_advancing.store(false, Release);
+    }
+
+    fn copy(&self, version: u64) -> &Levels {
+        &self.copies[(version % 2) as usize]
+    }
+
+    fn instant(&self, id: u32, now: i64) -> Option<i64> {
+        loop {
+            let version = self.version.load(Acquire);
+            let found = self.copy(version).instant(id, now);
+            fence(Acquire);
+            if self.version.load(Relaxed) == version {
+                return found;
+            }
+        }
+    }
+}
+
+impl Levels {
+    fn last(&self) -> Option<(u64, i64)> {
+        self.0[0].last()
+    }
+
+    fn is_due(&self, now: i64) -> bool {
+        self.0[0].is_due(now, SPACING)
+    }
+
+    fn clear(&self) {
+        self.0.iter().for_each(|level| level.count.store(0, Relaxed));
+    }
+
+    fn add(&self, next: u64, now: i64, unsampled: (u64, i64)) {
+        let last = self.last().map(|last| if unsampled.1 > last.1 { unsampled } else { last });
         let mut spacing = SPACING;
-        for level in &self.levels {
+        for level in &self.0 {
             if !level.is_due(now, spacing) {
                 break;
             }
@@ -104,30 +150,14 @@ impl Clock {
             level.add(next, now);
             spacing *= RATIO;
         }
-        self.version.store(version + 2, Release);
     }
 
     fn instant(&self, id: u32, now: i64) -> Option<i64> {
-        for _ in 0..TRIES {
-            let version = self.version.load(Acquire);
-            if version.is_multiple_of(2) {
-                let found = self.search(id, now);
-                fence(Acquire);
-                if self.version.load(Relaxed) == version {
-                    return found;
-                }
-            }
-            std::hint::spin_loop();
-        }
-        None
-    }
-
-    fn search(&self, id: u32, now: i64) -> Option<i64> {
-        let (newest, at) = self.levels[0].last()?;
+        let (newest, at) = self.last()?;
         let id = widened(id, newest);
         // A transaction without a sample ended within one `SPACING` after the last sample.
         let mut before = at.saturating_add(SPACING).min(now);
-        for level in &self.levels {
+        for level in &self.0 {
             let count = level.count();
             let later = level.first_above(id, count);
             if later == count.min(SAMPLES) {
@@ -215,9 +245,10 @@ mod tests {
         let level =
             || Level { count: AtomicU64::new(0), samples: std::array::from_fn(|_| sample()) };
         Box::new(Clock {
+            is_advancing: AtomicBool::new(false),
             version: AtomicU64::new(0),
             unsampled: sample(),
-            levels: std::array::from_fn(|_| level()),
+            copies: std::array::from_fn(|_| Levels(std::array::from_fn(|_| level()))),
         })
     }
 
@@ -343,14 +374,26 @@ mod tests {
                 (1..200_000).for_each(|n| clock.tick(n * SPACING, (n * SPACING) as u64));
             });
             while !adding.is_finished() {
-                let Some((_, now)) = clock.levels[0].last() else { continue };
+                let version = clock.version.load(Acquire);
+                let Some((_, now)) = clock.copy(version).last() else { continue };
                 let wanted = (now - 3 * SPACING).max(SPACING);
-                if let Some(instant) = clock.instant(wanted as u32, i64::MAX) {
-                    // The writer goes on meanwhile, so the sample that was found can belong to a level with wider
-                    // spacing.
-                    assert!(instant > wanted || now < 4 * SPACING, "{wanted}: {instant}");
-                }
+                // The writer goes on meanwhile, so the sample that was found can belong to a level with wider spacing.
+                let instant = clock.instant(wanted as u32, i64::MAX).unwrap();
+                assert!(instant > wanted || now < 4 * SPACING, "{wanted}: {instant}");
             }
         });
+    }
+
+    #[test]
+    fn a_writer_suspended_halfway_delays_no_reader() {
+        let clock = clock();
+        (1..=10).for_each(|second| clock.tick(second * SECOND, second as u64 * 100));
+        assert!(!clock.is_advancing.swap(true, Relaxed));
+        let changed = clock.copy(clock.version.load(Relaxed) + 1);
+        changed.clear();
+        changed.0[0].add(1100, 11 * SECOND);
+        assert_eq!(clock.instant(250, 12 * SECOND), Some(3 * SECOND));
+        clock.tick(12 * SECOND, 1200);
+        assert_eq!(clock.instant(1100, 12 * SECOND), Some(10 * SECOND + SPACING), "none is added");
     }
 }
