@@ -44,7 +44,7 @@ impl QueueGuard {
         // After unreported changes any task can be due.
         let due = if forgets { Some(i64::MIN) } else { schedule.due };
         if let Some(instant) = due {
-            self.lower_due(instant);
+            self.schedule.lower_due(instant);
         }
         if counters.recount {
             self.want_recount();

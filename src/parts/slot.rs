@@ -10,7 +10,7 @@ use crate::parts::leases::epoch;
 use crate::parts::leases::shared::Shared as Leases;
 use crate::parts::locks::{self, Directory, DirectoryLock, directory};
 use crate::parts::prepared::shared::Shared as Prepared;
-use crate::parts::schedule::Shared as Schedule;
+use crate::parts::schedule::Schedule;
 use crate::parts::subqueues;
 use crate::parts::table::shared::Shared as TableState;
 use crate::parts::waiters::wait_queue::WaitQueue;
@@ -41,7 +41,7 @@ pub struct SharedQueue {
     pub(in crate::parts) waiters: WaitQueue,
     pub(in crate::parts) leases: Leases,
     pub(in crate::parts) capacity: Capacity,
-    pub(in crate::parts) schedule: Schedule,
+    pub schedule: Schedule,
     pub(in crate::parts) shown: Shown,
 }
 
@@ -201,7 +201,7 @@ pub fn all(database: Option<u32>) -> Vec<(SlotId, u32)> {
 
 /// Returns the queues that an owner's job worker serves, with their tables.
 pub fn of_job_worker(database: u32, owner: u32) -> Vec<(SlotId, u32)> {
-    let is_served = |id| lock(id).is_some_and(|queue| queue.job_owner() == owner);
+    let is_served = |id| lock(id).is_some_and(|queue| queue.schedule.job_owner() == owner);
     all(Some(database)).into_iter().filter(|(id, _)| is_served(*id)).collect()
 }
 

@@ -130,10 +130,10 @@ fn commit(now: i64, slot: SlotId, delta: &Delta) {
     let Some(mut queue) = slot::lock(slot) else {
         return requests::request(database, |requests| requests.registry = true);
     };
-    let due = queue.due();
+    let due = queue.schedule.due();
     queue.commit(now, xact::id_if_any(), delta);
     let is_asked = queue.needs_recount() || delta.table.redefined;
-    let earlier = Some(queue.due()).filter(|new| *new < due);
+    let earlier = Some(queue.schedule.due()).filter(|new| *new < due);
     drop(queue);
     injection::point(c"xqueue-commit-has-woken");
     if is_asked {

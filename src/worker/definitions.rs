@@ -247,7 +247,7 @@ impl Definitions {
         if queues.get(&table).is_none_or(|known| known.slot() != queue.slot) {
             prepared.ask();
             // An earlier worker can have ended in the middle of its work.
-            slot::with(queue.slot, QueueGuard::look_for_all);
+            slot::with(queue.slot, |slot| slot.schedule.look_for_all());
             queues.insert(table, KnownQueue::of(queue.slot));
         }
         if let Some(known) = queues.get_mut(&table) {

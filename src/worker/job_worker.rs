@@ -9,7 +9,7 @@
 use crate::background_worker;
 use crate::parts::schedule::workers::{Assignment, WorkerId};
 use crate::parts::schedule::{Kind, NEVER, own, requests};
-use crate::parts::slot::{self, QueueGuard};
+use crate::parts::slot;
 use crate::server::{callbacks, spi, time, user, worker, xact};
 use crate::worker::job;
 use crate::worker::maintenance::Maintenance;
@@ -62,7 +62,9 @@ fn serve(of: Assignment) {
         let is_left = |table: &Oid, slot| !served.contains(&(slot, u32::from(*table)));
         queues.extract_if(|table, queue| is_left(table, queue.slot)).for_each(leave_sweep);
         // Healthy queues come first: a queue whose code does not end must not keep the worker from them.
-        served.sort_by_cached_key(|(slot, _)| slot::lock(*slot).map(|slot| slot.longest_retry()));
+        served.sort_by_cached_key(|(slot, _)| {
+            slot::lock(*slot).map(|slot| slot.schedule.longest_retry())
+        });
         for (slot, table) in served {
             let queue = queues.entry(table.into()).or_insert_with(|| Maintenance::of(slot));
             if queue.needed_at(time::now()) > time::now() {
@@ -93,7 +95,7 @@ fn serve(of: Assignment) {
 /// Requests another sweep if only this process knows of sessions that have left tasks.
 fn leave_sweep((_, queue): (Oid, Maintenance)) {
     if !queue.is_settled() {
-        slot::with(queue.slot, QueueGuard::leave_sweep);
+        slot::with(queue.slot, |slot| slot.schedule.leave_sweep());
     }
 }
 
@@ -103,16 +105,16 @@ fn leave_on_exit(_argument: u32) {
     if let Some(ended) = own::end().filter(|ended| ended.is_abnormal) {
         let Assignment { database, owner, .. } = ended.of;
         for (slot, _) in slot::of_job_worker(database, owner) {
-            slot::with(slot, QueueGuard::look_for_all);
+            slot::with(slot, |slot| slot.schedule.look_for_all());
         }
         // The table last worked on can belong to another owner by now.
         if let Some(mut slot) = slot::find(database, ended.table).and_then(slot::lock) {
-            slot.look_for_all();
-            if ended.is_stopped && slot.job_owner() == owner {
+            slot.schedule.look_for_all();
+            if ended.is_stopped && slot.schedule.job_owner() == owner {
                 let now = time::now();
                 slot.fail(Kind::Timed, STOPPED);
-                slot.retry_after(Kind::Timed, now, STOPPED_PAUSES);
-                slot.retry_after(Kind::Orphans, now, STOPPED_PAUSES);
+                slot.schedule.retry_after(Kind::Timed, now, STOPPED_PAUSES);
+                slot.schedule.retry_after(Kind::Orphans, now, STOPPED_PAUSES);
             }
         }
     }

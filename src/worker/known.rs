@@ -6,7 +6,7 @@
 
 use crate::parts::leases::epoch;
 use crate::parts::schedule::NEVER;
-use crate::parts::slot::{self, QueueGuard};
+use crate::parts::slot;
 use crate::queue::Queue;
 use crate::server::time;
 use crate::worker::leases::Ended;
@@ -73,7 +73,7 @@ impl KnownQueue {
         let described = self.described.replace(Rc::downgrade(queue));
         let is_same = |described: Weak<Queue>| std::ptr::eq(described.as_ptr(), Rc::as_ptr(queue));
         if described.is_some_and(|described| !is_same(described)) {
-            slot::with(self.slot(), QueueGuard::end_pauses);
+            slot::with(self.slot(), |slot| slot.schedule.end_pauses());
         }
         if std::mem::replace(&mut self.has_row_security, queue.has_row_security)
             && !queue.has_row_security
@@ -98,11 +98,11 @@ impl KnownQueue {
         (self.owner, self.server) = (owner, server);
         let Some(mut slot) = slot::lock(self.maintenance.slot) else { return };
         let job_owner = if server == Server::JobWorker { owner.into() } else { 0 };
-        if !is_new && slot.job_owner() == job_owner {
+        if !is_new && slot.schedule.job_owner() == job_owner {
             return;
         }
-        slot.look_for_all();
-        slot.set_job_owner(job_owner);
+        slot.schedule.look_for_all();
+        slot.schedule.set_job_owner(job_owner);
         if was_left {
             slot.clear_error();
         }
@@ -115,7 +115,7 @@ impl KnownQueue {
 
     fn look_for_all(&mut self) {
         self.looked = Instant::now();
-        slot::with(self.slot(), QueueGuard::look_for_all);
+        slot::with(self.slot(), |slot| slot.schedule.look_for_all());
     }
 
     /// Requests a full rescan of a queue with row security when its interval has passed.
@@ -131,7 +131,7 @@ impl KnownQueue {
     }
 
     pub fn ask_for_sweep(&self) {
-        slot::with(self.slot(), QueueGuard::ask_for_sweep);
+        slot::with(self.slot(), |slot| slot.schedule.ask_for_sweep());
     }
 
     /// Records ended sessions that can have left tasks in this queue.

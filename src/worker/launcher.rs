@@ -138,7 +138,7 @@ fn show(slot: SlotId, of: Assignment) {
     let Some(mut slot) = slot::lock(slot).filter(|slot| !slot.has_error()) else { return };
     if of.is_count() {
         slot.fail(Kind::Recount, NO_SLOT_TO_COUNT);
-    } else if slot.needed_at(now, true) <= now {
+    } else if slot.schedule.needed_at(now, true) <= now {
         slot.fail(Kind::Timed, NO_SLOT);
     }
 }

@@ -61,7 +61,7 @@ impl Maintenance {
 
     /// Does one batch of each kind of work; then it is the next queue's turn.
     pub fn work(&mut self, table: Oid) -> Result<(), Unfit> {
-        if slot::with(self.slot, QueueGuard::take_sweep) == Some(true) {
+        if slot::with(self.slot, |slot| slot.schedule.take_sweep()) == Some(true) {
             self.sweep = may_have_taken(self.slot);
         }
         self.reap(table)?;
@@ -99,18 +99,21 @@ impl Maintenance {
 
     fn act_on_time(&mut self, table: Oid) -> Result<(), Unfit> {
         let now = time::now();
-        let is_due = |slot: &QueueGuard| slot.due() <= now && slot.may_retry(Kind::Timed, now);
+        let is_due = |slot: &QueueGuard| {
+            slot.schedule.due() <= now && slot.schedule.may_retry(Kind::Timed, now)
+        };
         let Some(mut slot) = slot::lock(self.slot).filter(is_due) else { return Ok(()) };
         // No remaining task is due before `since`, so the scan starts there and skips the dead index entries before it.
-        let since = slot.due();
-        slot.forget_due();
+        let since = slot.schedule.due();
+        slot.schedule.forget_due();
         drop(slot);
         self.act_on_due(since, table)
     }
 
     /// Retries tasks that refused a change, after tasks that have fallen due since.
     fn retry_refused(&mut self, table: Oid) -> Result<(), Unfit> {
-        let has_refused = slot::lock(self.slot).is_some_and(|slot| slot.has_failed(Kind::Refused));
+        let has_refused =
+            slot::lock(self.slot).is_some_and(|slot| slot.schedule.has_failed(Kind::Refused));
         match has_refused && self.is_due(Kind::Refused) && self.is_due(Kind::Timed) {
             true => self.act_on_due(i64::MIN, table),
             false => Ok(()),
@@ -126,7 +129,7 @@ impl Maintenance {
             // The next due time is unknown, so the next attempt scans from the start.
             _ => Some(i64::MIN),
         };
-        next.and_then(|next| slot::with(self.slot, |slot| slot.lower_due(next)));
+        next.and_then(|next| slot::with(self.slot, |slot| slot.schedule.lower_due(next)));
         self.first = report?.map_or(self.first, |report| report.first);
         Ok(())
     }
@@ -147,24 +150,24 @@ impl Maintenance {
                 let is_unfit = report.is_slow && !job::is_patient();
                 return if is_unfit { Err(Unfit::Slow) } else { Ok(Some(report)) };
             }
-            Ok(Outcome::Busy) => slot.retry_after(kind, now, BUSY_PAUSES),
+            Ok(Outcome::Busy) => slot.schedule.retry_after(kind, now, BUSY_PAUSES),
             Ok(Outcome::Unfit(unfit)) => {
                 if unfit == Unfit::Gone {
-                    slot.retry_after(kind, now, SLOW_PAUSES);
+                    slot.schedule.retry_after(kind, now, SLOW_PAUSES);
                 }
                 return Err(unfit);
             }
             Err(failure) if failure.is_canceled() && !job::is_patient() => return Err(Unfit::Slow),
             Err(failure) => {
                 slot.fail(kind, &failure.message);
-                slot.retry_after(kind, now, pauses_after(&failure));
+                slot.schedule.retry_after(kind, now, pauses_after(&failure));
             }
         }
         Ok(None)
     }
 
     fn is_due(&self, kind: Kind) -> bool {
-        slot::lock(self.slot).is_some_and(|slot| slot.may_retry(kind, time::now()))
+        slot::lock(self.slot).is_some_and(|slot| slot.schedule.may_retry(kind, time::now()))
     }
 
     /// Returns whether tables and shared memory hold all remaining work.
@@ -175,19 +178,19 @@ impl Maintenance {
     /// Returns when there is something to do next; `NEVER` if there is nothing.
     pub fn needed_at(&self, now: i64) -> i64 {
         let is_settled = self.is_settled();
-        slot::lock(self.slot).map_or(NEVER, |slot| slot.needed_at(now, is_settled))
+        slot::lock(self.slot).map_or(NEVER, |slot| slot.schedule.needed_at(now, is_settled))
     }
 }
 
 /// Records the outcome of work that was done.
 fn note(slot: &mut QueueGuard, kind: Kind, report: &Report) {
     if report.tried_all && !report.refuses {
-        slot.end_retry(Kind::Refused);
+        slot.schedule.end_retry(Kind::Refused);
         slot.end_failure(Kind::Refused);
     }
     let kind = if report.refuses { Kind::Refused } else { kind };
     if report.has_progressed {
-        slot.end_retry(kind);
+        slot.schedule.end_retry(kind);
     }
     match &report.failure {
         Some(failure) => slot.fail(kind, &failure.message),
@@ -200,7 +203,7 @@ fn note(slot: &mut QueueGuard, kind: Kind, report: &Report) {
         Some(failure) if kind == Kind::Orphans || failure.is_canceled() => pauses_after(failure),
         _ => UNCHANGED_PAUSES,
     };
-    slot.retry_after(kind, time::now(), pauses);
+    slot.schedule.retry_after(kind, time::now(), pauses);
 }
 
 fn pauses_after(failure: &Failure) -> Limits {

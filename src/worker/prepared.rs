@@ -88,7 +88,7 @@ fn settle(marked: Vec<(Oid, SlotId)>) -> HashSet<Oid> {
         if let Some(mut queue) = slot::lock(slot) {
             // Woken after the locks were read (race 2).
             queue.wake_everyone();
-            queue.lower_due(i64::MIN);
+            queue.schedule.lower_due(i64::MIN);
             match is_changed {
                 true => queue.find_prepared(),
                 false => queue.resolve_prepared(room),
@@ -98,7 +98,7 @@ fn settle(marked: Vec<(Oid, SlotId)>) -> HashSet<Oid> {
             }
             if !is_changed {
                 // A prepared transaction can have given tasks to sessions that have ended since.
-                queue.ask_for_sweep();
+                queue.schedule.ask_for_sweep();
             }
         }
     }

@@ -99,15 +99,15 @@ impl Recounts {
 /// Returns the time until the queue's recount is due; None if it needs no recount.
 fn left(queue: &KnownQueue) -> Option<Duration> {
     let slot = slot::lock(queue.slot()).filter(|slot| slot.needs_recount())?;
-    Some(slot.retry_left(Kind::Recount, time::now()))
+    Some(slot.schedule.retry_left(Kind::Recount, time::now()))
 }
 
 fn note(slot: SlotId, counted: Result<(), Stopped>) {
     slot::with(slot, |slot| match counted {
-        Err(Stopped::InTheWay) => slot.retry_after(Kind::Recount, time::now(), PAUSES),
+        Err(Stopped::InTheWay) => slot.schedule.retry_after(Kind::Recount, time::now(), PAUSES),
         Err(Stopped::TooLong) => {}
         Ok(()) => {
-            slot.end_retry(Kind::Recount);
+            slot.schedule.end_retry(Kind::Recount);
             slot.end_failure(Kind::Recount);
         }
     });
@@ -133,7 +133,7 @@ pub fn count_at_leisure(table: Oid) {
         Err(failure) => {
             slot::with(slot, |slot| {
                 slot.fail(Kind::Recount, &failure.message);
-                slot.retry_after(Kind::Recount, time::now(), PAUSES);
+                slot.schedule.retry_after(Kind::Recount, time::now(), PAUSES);
             });
         }
     }

@@ -9,7 +9,7 @@ use xqueue_core::pause::{Limits, Pause};
 pub const NEVER: i64 = i64::MAX;
 
 #[repr(C)]
-pub struct Shared {
+pub struct Schedule {
     /// Next instant at which a worker acts; `NEVER` if it has nothing to do.
     due: i64,
     /// The owner whose job worker serves the queue; 0 if the database worker does.
@@ -40,52 +40,50 @@ struct Retry {
     has_failed: bool,
 }
 
-impl Shared {
+impl Schedule {
     /// Returns the initial state: a worker acts immediately, because the table is unknown.
-    pub(in crate::parts) fn at_once() -> Shared {
-        Shared { due: i64::MIN, job_owner: 0, sweep: true, retries: [Retry::default(); 4] }
+    pub(in crate::parts) fn at_once() -> Schedule {
+        Schedule { due: i64::MIN, job_owner: 0, sweep: true, retries: [Retry::default(); 4] }
     }
-}
 
-impl QueueGuard {
     /// Makes a worker act at `instant` at the latest. Returns true if that is earlier than before.
     pub fn lower_due(&mut self, instant: i64) -> bool {
-        let earlier = instant < self.schedule.due;
-        self.schedule.due = self.schedule.due.min(instant);
+        let earlier = instant < self.due;
+        self.due = self.due.min(instant);
         earlier
     }
 
     /// Forgets when a worker has to act; the caller scans the table next. An instant that a transaction commits
     /// meanwhile is kept.
     pub fn forget_due(&mut self) {
-        self.schedule.due = NEVER;
+        self.due = NEVER;
     }
 
     pub fn due(&self) -> i64 {
-        self.schedule.due
+        self.due
     }
 
     /// Requests a comparison of all taken tasks with the live sessions, without a pause: an earlier failure can concern
     /// tasks of other sessions.
     pub fn ask_for_sweep(&mut self) {
-        self.schedule.sweep = true;
-        self.schedule.retries[Kind::Orphans as usize].pause.end();
+        self.sweep = true;
+        self.retries[Kind::Orphans as usize].pause.end();
     }
 
     /// Leaves the comparison to another worker, which makes it after the same pause.
     pub fn leave_sweep(&mut self) {
-        self.schedule.sweep = true;
+        self.sweep = true;
     }
 
     /// Takes the request; the caller makes the comparison.
     pub fn take_sweep(&mut self) -> bool {
-        std::mem::take(&mut self.schedule.sweep)
+        std::mem::take(&mut self.sweep)
     }
 
     /// Ends all pauses, because the table was altered: failed work is retried immediately.
     pub fn end_pauses(&mut self) {
         if self.longest_retry() != 0 {
-            self.schedule.retries.iter_mut().for_each(|retry| retry.pause.end());
+            self.retries.iter_mut().for_each(|retry| retry.pause.end());
             self.look_for_all();
         }
     }
@@ -98,62 +96,63 @@ impl QueueGuard {
 
     /// Gives the queue to the job worker of an owner, or, with 0, to the database worker.
     pub fn set_job_owner(&mut self, owner: u32) {
-        self.schedule.job_owner = owner;
+        self.job_owner = owner;
     }
 
     pub fn job_owner(&self) -> u32 {
-        self.schedule.job_owner
+        self.job_owner
     }
 
     /// Returns when the queue needs work; `NEVER` if it needs none. `is_settled`: the worker knows no session that can
     /// have left tasks.
     pub fn needed_at(&self, now: i64, is_settled: bool) -> i64 {
-        let after = |kind: Kind, at: i64| {
-            at.max(self.schedule.retries[kind as usize].pause.end_at(now).max(now))
-        };
+        let after =
+            |kind: Kind, at: i64| at.max(self.retries[kind as usize].pause.end_at(now).max(now));
         let at_once = |is_wanted, kind| if is_wanted { after(kind, now) } else { NEVER };
         let refused = at_once(self.has_failed(Kind::Refused), Kind::Refused);
-        let timed = match self.schedule.due.min(refused) {
+        let timed = match self.due.min(refused) {
             NEVER => NEVER,
             due => after(Kind::Timed, due),
         };
-        timed.min(at_once(!is_settled || self.schedule.sweep, Kind::Orphans))
+        timed.min(at_once(!is_settled || self.sweep, Kind::Orphans))
     }
 
     /// Returns how long work of a kind has to wait.
     pub fn retry_left(&self, kind: Kind, now: i64) -> Duration {
-        self.schedule.retries[kind as usize].pause.left(now)
+        self.retries[kind as usize].pause.left(now)
     }
 
     /// Returns whether work of a kind has no pause.
     pub fn may_retry(&self, kind: Kind, now: i64) -> bool {
-        self.schedule.retries[kind as usize].pause.is_over(now)
+        self.retries[kind as usize].pause.is_over(now)
     }
 
     /// Returns the longest of the last pauses (µs); 0 if all work succeeds.
     pub fn longest_retry(&self) -> i64 {
-        self.schedule.retries.iter().map(|retry| retry.pause.length).max().unwrap_or_default()
+        self.retries.iter().map(|retry| retry.pause.length).max().unwrap_or_default()
     }
 
     /// Begins a pause for work of a kind.
     pub fn retry_after(&mut self, kind: Kind, now: i64, limits: Limits) {
-        self.schedule.retries[kind as usize].pause.begin(now, limits);
+        self.retries[kind as usize].pause.begin(now, limits);
     }
 
     /// Resets the pause of work of a kind, so that the next pause is short again.
     pub fn end_retry(&mut self, kind: Kind) {
-        self.schedule.retries[kind as usize].pause = Pause::NONE;
-    }
-
-    /// Shows why work of a kind has failed.
-    pub fn fail(&mut self, kind: Kind, message: &str) {
-        self.schedule.retries[kind as usize].has_failed = true;
-        self.set_error(message);
+        self.retries[kind as usize].pause = Pause::NONE;
     }
 
     /// Returns whether work of a kind failed the last time.
     pub fn has_failed(&self, kind: Kind) -> bool {
-        self.schedule.retries[kind as usize].has_failed
+        self.retries[kind as usize].has_failed
+    }
+}
+
+impl QueueGuard {
+    /// Shows why work of a kind has failed.
+    pub fn fail(&mut self, kind: Kind, message: &str) {
+        self.schedule.retries[kind as usize].has_failed = true;
+        self.set_error(message);
     }
 
     /// Removes the failure of this kind. The queue's error is cleared when no other kind has failed.
