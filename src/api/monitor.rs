@@ -56,7 +56,7 @@ fn stats_impl(call: &Call) -> Result<Option<Value<'_>>> {
     };
     recount::hasten(slot);
     // The registry is read only if it has additional information.
-    let is_listed = slot::lock(slot).is_some_and(|slot| slot.counts_tubes() || slot.pauses());
+    let is_listed = slot::lock(slot).is_some_and(|slot| slot.counts_tubes() || slot.table.pauses());
     let listed = match is_listed || xact::in_recovery() {
         true => listed(table)?,
         false => Listed::default(),

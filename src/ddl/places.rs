@@ -39,7 +39,7 @@ pub fn settle() -> Result<()> {
     let moved = moved();
     for (slot, owner) in &moved {
         if let Some(mut queue) = slot::lock(*slot) {
-            queue.set_next_owner((*owner).into());
+            queue.table.set_next_owner((*owner).into());
         }
         transaction::note(*slot, |delta| delta.table.given_away = true);
     }

@@ -29,7 +29,7 @@ impl QueueGuard {
         self.tell_recounts(xid, counters);
         self.lower_marks(marks, forgets);
         self.tell_ends(waiters, counters.replaces);
-        self.commit_table(table);
+        self.table.commit(table);
         if table.paused == Some(false) {
             self.wake_for_ready();
         }

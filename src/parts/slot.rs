@@ -12,7 +12,7 @@ use crate::parts::locks::{self, Directory, DirectoryLock, directory};
 use crate::parts::prepared::shared::Shared as Prepared;
 use crate::parts::schedule::Schedule;
 use crate::parts::subqueues;
-use crate::parts::table::shared::Shared as TableState;
+use crate::parts::table::Table;
 use crate::parts::waiters::wait_queue::WaitQueue;
 use crate::server::shared_memory::{Guard, Guarded, Shared, Zeroed};
 use std::cell::UnsafeCell;
@@ -33,7 +33,7 @@ pub struct SharedQueue {
     generation: u64,
     pub database: u32,
     pub relation: u32,
-    pub(in crate::parts) table: TableState,
+    pub table: Table,
     pub(in crate::parts) counters: Counters,
     pub(in crate::parts) prepared: Prepared,
     pub(in crate::parts) marks: Whole,
@@ -164,7 +164,7 @@ pub fn find_or_add(
         generation,
         database,
         relation: table,
-        table: TableState::of(owner),
+        table: Table::of(owner),
         counters: Counters::uncounted(),
         prepared: Prepared::unknown(),
         marks: Whole::default(),

@@ -154,13 +154,14 @@ impl Queue {
         })?;
         requests::want_database_worker(database.into(), is_new);
         if let Some(mut slot) = slot::lock(slot) {
-            slot.note_kind(!counted_labels.is_empty(), paused_until.is_some());
+            slot.note_counted_tubes(!counted_labels.is_empty());
+            slot.table.note_pauses(paused_until.is_some());
             slot.set_has_subqueues(definition.options.features.has_subqueues());
         }
         // A definition made by this transaction is not valid for others before the transaction ends.
         let is_owner_known = !transaction::has_redefined(slot);
         if let Some(mut slot) = slot::lock(slot).filter(|_| is_owner_known) {
-            slot.learn_owner(owner.into());
+            slot.table.learn_owner(owner.into());
         }
         let has_row_security = relation.has_row_security();
         let tracking = triggers::tracking(relation, &sql);

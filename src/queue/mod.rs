@@ -71,7 +71,7 @@ pub fn find(table: Oid) -> Result<Option<Rc<Queue>>> {
     let seen = kept::stale_count();
     let database = process::database();
     let slot = || slot::find(database.into(), table.into()).and_then(slot::lock);
-    let redefinitions = slot().map_or(0, |slot| slot.redefinitions());
+    let redefinitions = slot().map_or(0, |slot| slot.table.redefinitions());
     let Some(entry) = read(table)? else { return Ok(None) };
     injection::point(c"xqueue-queue-is-read");
     let Some(relation) = Relation::open(table, Lock::AccessShare) else {
@@ -87,7 +87,7 @@ pub fn find(table: Oid) -> Result<Option<Rc<Queue>>> {
 /// arrives.
 pub fn current(table: Oid) -> Result<Rc<Queue>> {
     let queue = get(table)?;
-    let redefinitions = slot::lock(queue.slot).map(|slot| slot.redefinitions());
+    let redefinitions = slot::lock(queue.slot).map(|slot| slot.table.redefinitions());
     match redefinitions {
         Some(number) if number != queue.redefinitions => {
             find_anew(table)?.ok_or_else(|| not_a_queue(table))

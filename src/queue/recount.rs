@@ -70,7 +70,7 @@ pub fn count(queue: &Queue, purpose: Purpose) -> Result<Counted, Stopped> {
     let claim = claim.ok_or(InTheWay)?;
     let latest = LatestSnapshot::prepare();
     let mut slot = slot::lock(queue.slot).ok_or(InTheWay)?;
-    let is_current = slot.redefinitions() == queue.redefinitions;
+    let is_current = slot.table.redefinitions() == queue.redefinitions;
     let (recount, snapshot) = slot.begin_recount(claim, latest, renews);
     drop(slot);
     let snapshot = snapshot.register();

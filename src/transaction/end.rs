@@ -159,7 +159,7 @@ fn undo(slot: SlotId, delta: &Delta) {
     if delta.table.given_away
         && let Some(mut queue) = slot::lock(slot)
     {
-        queue.end_next_owner(false);
+        queue.table.end_next_owner(false);
     }
     let is_touched = !delta.waiters.unmade_ready.is_empty()
         || delta.capacity.reserved > 0
@@ -271,7 +271,7 @@ fn hand_over_reservations() {
             if let Some(mut queue) = slot::lock(slot) {
                 queue.keep_for_prepared(delta.capacity.reserved);
                 if delta.table.given_away {
-                    queue.prepare_next_owner();
+                    queue.table.prepare_next_owner();
                 }
             }
         })

@@ -107,7 +107,7 @@ fn settle(marked: Vec<(Oid, SlotId)>) -> HashSet<Oid> {
 
 /// Returns the current owners of the tables whose owner a prepared transaction can have changed.
 fn owners_among<'a>(tables: impl Iterator<Item = &'a (Oid, SlotId)>) -> HashMap<Oid, Oid> {
-    let is_given = |slot| slot::lock(slot).is_some_and(|slot| slot.has_prepared_owner());
+    let is_given = |slot| slot::lock(slot).is_some_and(|slot| slot.table.has_prepared_owner());
     let given: Vec<Oid> =
         tables.filter(|(_, slot)| is_given(*slot)).map(|(table, _)| *table).collect();
     if given.is_empty() {

@@ -32,7 +32,7 @@ fn time64_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let queue = queue::get(table)?;
     let next = || {
         let now = time::unix_microseconds(time::now());
-        slot::lock(queue.slot).and_then(|mut slot| slot.next_key(now))
+        slot::lock(queue.slot).and_then(|mut slot| slot.table.next_key(now))
     };
     let key = next().or_else(|| {
         learn(&queue);
@@ -58,6 +58,6 @@ pub fn learn(queue: &Queue) {
     let limit = time::unix_microseconds(time::now()) + FARTHEST_AHEAD;
     let greatest = spi::connect(|spi| spi.run(&queue.sql.greatest_key_up_to(limit)).number());
     if let Some(mut slot) = slot::lock(queue.slot) {
-        slot.raise_last_key(greatest);
+        slot.table.raise_last_key(greatest);
     }
 }

@@ -11,6 +11,11 @@ use crate::parts::subqueues;
 use xqueue_core::status::Status;
 
 impl QueueGuard {
+    /// Notes whether tubes have statistics of their own.
+    pub fn note_counted_tubes(&mut self, counts_tubes: bool) {
+        self.counters.counts_tubes |= counts_tubes;
+    }
+
     pub fn counts_tubes(&self) -> bool {
         self.counters.counts_tubes
     }

@@ -49,6 +49,14 @@ impl QueueGuard {
         self.capacity.find_prepared();
     }
 
+    /// Ends the change of owner by a prepared transaction. Does nothing if another transaction has been prepared
+    /// meanwhile.
+    pub fn resolve_owner(&mut self, owner: u32) {
+        if !self.prepared.may_change {
+            self.table.resolve_owner(owner);
+        }
+    }
+
     /// Notes that no prepared transaction has the table locked. The prepared transactions that had reserved `room` have
     /// ended, and the next recount sees their tasks; a recount that began before this call does not.
     pub fn resolve_prepared(&mut self, room: i64) {
