@@ -19,7 +19,7 @@ use std::cell::UnsafeCell;
 use std::collections::HashSet;
 use std::ops::{Deref, DerefMut};
 use xqueue_core::assignments::{self, Assignment, Assignments, Head, TableId};
-use xqueue_core::counters::shown::{Problems, Shared as Shown};
+use xqueue_core::counters::shown::{self, Problems};
 use xqueue_core::counters::tubes::CountedTubes;
 use xqueue_core::marks::candidate::Candidates;
 use xqueue_core::marks::groups::{Grouped, Whole};
@@ -42,7 +42,7 @@ pub struct SharedQueue {
     pub(in crate::parts) leases: Leases,
     pub(in crate::parts) capacity: Capacity,
     pub schedule: Schedule,
-    pub(in crate::parts) shown: Shown,
+    pub shown: shown::State,
 }
 
 /// One slot's element in one of the arrays.
@@ -173,7 +173,7 @@ pub fn find_or_add(
         leases: Leases { epoch },
         capacity: Capacity::with_capacity(capacity),
         schedule: Schedule::at_once(),
-        shown: Shown::default(),
+        shown: shown::State::default(),
     };
     subqueues::open(queue.id());
     Some((queue.id(), true))

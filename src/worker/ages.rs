@@ -26,6 +26,6 @@ pub fn note(tables: impl Iterator<Item = Oid>) {
         // A failed scan counts as no ready task: other work reports the error.
         let Some(age) = xact::try_in_transaction(look).unwrap_or(Some(None)) else { continue };
         let since = age.map(|age| time::now() - age);
-        slot::with(id, |slot| slot.set_ready_since(since, version));
+        slot::with(id, |slot| slot.shown.set_ready_since(since, version));
     }
 }

@@ -9,7 +9,7 @@
 //! 5. All other queues are served by the database worker.
 
 use crate::error::OrRaise;
-use crate::parts::slot::{self, QueueGuard};
+use crate::parts::slot;
 use crate::queue::{self, Queue};
 use crate::server::relation::{self, Lock, Relation};
 use crate::server::xact::{self, Failure};
@@ -218,10 +218,10 @@ impl Definitions {
         }
         let lack = queue.lack(is_copy);
         slot::with(queue.slot, |slot| {
-            slot.set_names([&self.name, &schema, &name]);
+            slot.shown.set_names([&self.name, &schema, &name]);
             slot.set_tube_names(queue.definition.options.tubes_counted());
             slot.find_tracked(queue.tracking.is_complete(is_copy));
-            slot.set_lack(lack.as_deref().unwrap_or_default());
+            slot.shown().set_lack(lack.as_deref().unwrap_or_default(), time::now());
         });
         let owner = Relation::open(queue.table, Lock::None).map(|relation| relation.owner());
         let owner = owner.unwrap_or(Oid::INVALID);
@@ -255,7 +255,7 @@ impl Definitions {
             known.set_server(*owner, *server);
         }
         if self.again.get(&table).is_some_and(|again| again.is_unfit) {
-            slot::with(queue.slot, QueueGuard::clear_error);
+            slot::with(queue.slot, |slot| slot.shown.clear_error());
         }
         if *is_ill && !healing::heal(table) {
             self.look_later(table, HEAL_PAUSES, false, Weak::new());
@@ -292,9 +292,9 @@ fn note_unfit(database: &str, table: Oid, failure: &Failure) {
     let names = xact::try_in_transaction(|| catalog::table_name(table));
     let Some(mut slot) = found.and_then(|(slot, _)| slot::lock(slot)) else { return };
     if let Ok(Some((schema, name))) = &names {
-        slot.set_names([database, schema, name]);
+        slot.shown.set_names([database, schema, name]);
     }
-    slot.set_error(&failure.message);
+    slot.shown().set_error(&failure.message, time::now());
 }
 
 const GONE: &str =

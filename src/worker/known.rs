@@ -104,10 +104,10 @@ impl KnownQueue {
         slot.schedule.look_for_all();
         slot.schedule.set_job_owner(job_owner);
         if was_left {
-            slot.clear_error();
+            slot.shown.clear_error();
         }
         if server == Server::Nobody {
-            slot.set_error(unending::MESSAGE);
+            slot.shown().set_error(unending::MESSAGE, time::now());
         }
         drop(slot);
         self.maintenance.forget();

@@ -114,7 +114,11 @@ fn complain(of: Assignment, is_new: bool) {
         return;
     }
     let database = name_of(of.database);
-    let message = match slots.first().and_then(|slot| slot::lock(*slot)).map(|slot| slot.names()) {
+    let message = match slots
+        .first()
+        .and_then(|slot| slot::lock(*slot))
+        .map(|slot| slot.shown.names())
+    {
         None if !of.is_database() => return,
         None => format!("xqueue: no background worker for database \"{database}\""),
         Some(names) => {
@@ -135,7 +139,7 @@ fn complain(of: Assignment, is_new: bool) {
 /// Shows in a queue that there is no worker slot for its job worker.
 fn show(slot: SlotId, of: Assignment) {
     let now = time::now();
-    let Some(mut slot) = slot::lock(slot).filter(|slot| !slot.has_error()) else { return };
+    let Some(mut slot) = slot::lock(slot).filter(|slot| !slot.shown.has_error()) else { return };
     if of.is_count() {
         slot.fail(Kind::Recount, NO_SLOT_TO_COUNT);
     } else if slot.schedule.needed_at(now, true) <= now {

@@ -81,11 +81,11 @@ fn report() -> String {
 
 fn measured(slot: SlotId, now: i64) -> Option<Measured> {
     let mut slot = slot::lock(slot)?;
-    let (names, tubes) = (slot.names(), slot.tube_names());
+    let (names, tubes) = (slot.shown.names(), slot.tube_names());
     let (statistics, ready_since) = (slot.statistics(), slot.ready_since());
     if ready_since.is_none() {
         // No task is ready: a task that becomes ready later must not inherit an older time.
-        slot.forget_ready_since();
+        slot.shown.forget_ready_since();
     }
     drop(slot);
     let names = names.map(|name| name.read());

@@ -80,7 +80,7 @@ pub fn act_on_time(means: &Means, (now, since): (i64, i64), first: usize) -> Rep
         return Report { has_progressed: true, tried_all: true, ..Report::default() };
     }
     // Tasks due before `since` can rest in this process, or in a previous one that has left an error.
-    let has_error = || slot::lock(queue.slot).is_none_or(|slot| slot.has_error());
+    let has_error = || slot::lock(queue.slot).is_none_or(|slot| slot.shown.has_error());
     let may_rest = means.has_rested || means.is_direct && has_error();
     let tried_all = since == i64::MIN;
     let since = if queue.is_tracked && !may_rest { since } else { i64::MIN };

@@ -17,6 +17,7 @@ use crate::queue::{self, Arguments, Direct, Queue, Statement};
 use crate::server::memory::Memory;
 use crate::server::row::Row;
 use crate::server::spi::{self, Rows};
+use crate::server::time;
 use crate::server::value::Value;
 use crate::server::xact::{self, Failure, Verdict};
 use crate::transaction;
@@ -124,7 +125,7 @@ impl<'take> Passed<'take> {
             };
             let text = format!("task {task} cannot be {what}: {}. {hint}", failure.message);
             if let Some(mut slot) = slot::lock(queue.slot) {
-                slot.set_refused(&text);
+                slot.shown().set_refused(&text, time::now());
             }
         }
         if why == Why::Unwritten && self.refused.is_none() {

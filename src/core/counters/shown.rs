@@ -11,7 +11,7 @@ struct Problem {
     at: i64,
 }
 
-/// Problems of a queue. Each is valid only while its flag in [`Shared`] is set.
+/// Problems of a queue. Each is valid only while its flag in [`State`] is set.
 #[repr(C)]
 pub struct Problems {
     /// The worker's last failure.
@@ -27,7 +27,7 @@ const REFUSED_FOR: i64 = 60_000_000;
 
 /// Guarded by the queue's lock.
 #[repr(C)]
-pub struct Shared {
+pub struct State {
     pub names: [[u8; NAME_LENGTH]; 3],
     /// Time at which the oldest ready task became ready, as of the last request for metrics; 0 if no task was ready.
     pub ready_since: i64,
@@ -38,9 +38,9 @@ pub struct Shared {
     lacks: bool,
 }
 
-impl Default for Shared {
-    fn default() -> Shared {
-        Shared {
+impl Default for State {
+    fn default() -> State {
+        State {
             names: [[0; NAME_LENGTH]; 3],
             ready_since: 0,
             ready_at: 0,
@@ -51,7 +51,13 @@ impl Default for Shared {
     }
 }
 
-impl Shared {
+/// Mutable view of the names and problems.
+pub struct Shown<'q> {
+    pub state: &'q mut State,
+    pub problems: &'q mut Problems,
+}
+
+impl State {
     /// Returns the most important problem and the time at which it was found: the worker's last failure, else a skipped
     /// task, else the objects that the table lacks.
     pub fn problem(&self, of: &Problems, now: i64) -> Option<(Text<ERROR_LENGTH>, i64)> {
@@ -65,31 +71,57 @@ impl Shared {
         Some((Text(problem.text), problem.at))
     }
 
+    /// Returns whether the worker's last failure is shown.
     pub fn has_error(&self) -> bool {
         self.has_error
-    }
-
-    pub fn set_error(&mut self, of: &mut Problems, error: &str, now: i64) {
-        self.has_error = !error.is_empty();
-        if self.has_error {
-            of.error.set(error, now);
-        }
     }
 
     pub fn clear_error(&mut self) {
         self.has_error = false;
     }
 
-    pub fn set_refused(&mut self, of: &mut Problems, refused: &str, now: i64) {
-        self.has_refused = true;
-        of.refused.set(refused, now);
+    /// Returns the names that metrics show: database, schema, table.
+    pub fn names(&self) -> [Text<NAME_LENGTH>; 3] {
+        self.names.map(Text)
     }
 
-    pub fn set_lack(&mut self, of: &mut Problems, lack: &str, now: i64) {
-        let is_news = !self.lacks || !Text(of.lack.text).is(lack);
-        self.lacks = !lack.is_empty();
-        if self.lacks && is_news {
-            of.lack.set(lack, now);
+    pub fn set_names(&mut self, names: [&str; 3]) {
+        for (place, name) in self.names.iter_mut().zip(names) {
+            set_text(place, name);
+        }
+    }
+
+    /// Records since when the oldest task has been ready. `version`: the version from before the scan for it.
+    pub fn set_ready_since(&mut self, since: Option<i64>, version: i64) {
+        (self.ready_since, self.ready_at) = (since.unwrap_or(0), version);
+    }
+
+    pub fn forget_ready_since(&mut self) {
+        self.ready_since = 0;
+    }
+}
+
+impl Shown<'_> {
+    /// Records a failure of the worker, for the view `xqueue.queues`.
+    pub fn set_error(&mut self, error: &str, now: i64) {
+        self.state.has_error = !error.is_empty();
+        if self.state.has_error {
+            self.problems.error.set(error, now);
+        }
+    }
+
+    /// Records a task that a take had to pass over.
+    pub fn set_refused(&mut self, refused: &str, now: i64) {
+        self.state.has_refused = true;
+        self.problems.refused.set(refused, now);
+    }
+
+    /// Records a defect of the table, such as a missing index; an empty text if there is no defect.
+    pub fn set_lack(&mut self, lack: &str, now: i64) {
+        let is_news = !self.state.lacks || !Text(self.problems.lack.text).is(lack);
+        self.state.lacks = !lack.is_empty();
+        if self.state.lacks && is_news {
+            self.problems.lack.set(lack, now);
         }
     }
 }
@@ -130,36 +162,39 @@ pub fn set_text(place: &mut [u8], text: &str) {
 mod tests {
     use super::*;
 
+    fn none() -> Problems {
+        let none = || Problem { text: [b'?'; ERROR_LENGTH], at: 0 };
+        Problems { error: none(), refused: none(), lack: none() }
+    }
+
     #[test]
     fn a_failure_is_shown_before_what_is_missing() {
-        let none = || Problem { text: [b'?'; ERROR_LENGTH], at: 0 };
-        let (mut shown, mut of) =
-            (Shared::default(), Problems { error: none(), refused: none(), lack: none() });
-        let problem = |shown: &Shared, of: &Problems| {
-            shown.problem(of, 9).map(|(text, at)| (text.read(), at))
+        let (mut state, mut problems) = (State::default(), none());
+        let mut shown = Shown { state: &mut state, problems: &mut problems };
+        let problem = |shown: &Shown| {
+            shown.state.problem(shown.problems, 9).map(|(text, at)| (text.read(), at))
         };
-        assert_eq!(problem(&shown, &of), None);
-        shown.set_lack(&mut of, "an index", 5);
-        shown.set_lack(&mut of, "an index", 6);
-        assert_eq!(problem(&shown, &of), Some(("an index".to_string(), 5)));
-        shown.set_error(&mut of, "failed", 7);
-        assert!(shown.has_error());
-        assert_eq!(problem(&shown, &of), Some(("failed".to_string(), 7)));
-        shown.clear_error();
-        shown.set_lack(&mut of, "", 8);
-        assert_eq!(problem(&shown, &of), None);
-        shown.set_lack(&mut of, "an index", 9);
-        assert_eq!(problem(&shown, &of), Some(("an index".to_string(), 9)));
+        assert_eq!(problem(&shown), None);
+        shown.set_lack("an index", 5);
+        shown.set_lack("an index", 6);
+        assert_eq!(problem(&shown), Some(("an index".to_string(), 5)));
+        shown.set_error("failed", 7);
+        assert!(shown.state.has_error());
+        assert_eq!(problem(&shown), Some(("failed".to_string(), 7)));
+        shown.state.clear_error();
+        shown.set_lack("", 8);
+        assert_eq!(problem(&shown), None);
+        shown.set_lack("an index", 9);
+        assert_eq!(problem(&shown), Some(("an index".to_string(), 9)));
     }
 
     #[test]
     fn a_task_passed_over_is_shown_for_a_minute() {
-        let none = || Problem { text: [b'?'; ERROR_LENGTH], at: 0 };
-        let (mut shown, mut of) =
-            (Shared::default(), Problems { error: none(), refused: none(), lack: none() });
-        shown.set_lack(&mut of, "an index", 5);
-        shown.set_refused(&mut of, "a task", 6);
-        let at = |now| shown.problem(&of, now).map(|(text, _)| text.read());
+        let (mut state, mut problems) = (State::default(), none());
+        let mut shown = Shown { state: &mut state, problems: &mut problems };
+        shown.set_lack("an index", 5);
+        shown.set_refused("a task", 6);
+        let at = |now| state.problem(&problems, now).map(|(text, _)| text.read());
         assert_eq!(at(5 + REFUSED_FOR), Some("a task".to_string()));
         assert_eq!(at(6 + REFUSED_FOR), Some("an index".to_string()));
     }

@@ -4,7 +4,7 @@ use crate::parts::slot::QueueGuard;
 use crate::server::time;
 use xqueue_core::change::{Calls, Transitions};
 use xqueue_core::counters::rates::Flow;
-use xqueue_core::counters::shown::{ERROR_LENGTH, NAME_LENGTH, Text, set_text};
+use xqueue_core::counters::shown::{ERROR_LENGTH, NAME_LENGTH, Shown, Text};
 use xqueue_core::counters::tubes::{CountedTubes, OfTubes, Tube};
 use xqueue_core::histogram::Histogram;
 use xqueue_core::metrics::{Counters, Measured};
@@ -71,11 +71,6 @@ impl QueueGuard {
         self.of_tubes().reset_transitions();
     }
 
-    /// Returns the names that metrics show: database, schema, table.
-    pub fn names(&self) -> [Text<NAME_LENGTH>; 3] {
-        self.shown.names.map(Text)
-    }
-
     /// Returns the names of the tubes with statistics of their own, truncated if too long.
     pub fn tube_names(&self) -> [Text<NAME_LENGTH>; TUBES_COUNTED] {
         self.tubes().names()
@@ -96,15 +91,6 @@ impl QueueGuard {
         Some(self.shown.ready_since).filter(|since| is_ready && *since != 0)
     }
 
-    /// Records since when the oldest task has been ready. `version`: the version from before the scan for it.
-    pub fn set_ready_since(&mut self, since: Option<i64>, version: i64) {
-        (self.shown.ready_since, self.shown.ready_at) = (since.unwrap_or(0), version);
-    }
-
-    pub fn forget_ready_since(&mut self) {
-        self.shown.ready_since = 0;
-    }
-
     /// Returns whether there are ready tasks and the recorded age is outdated because tasks have changed since.
     pub fn is_ready_since_outdated(&self) -> bool {
         self.has_ready() && (self.shown.ready_at != self.version() || !self.counters.tracked)
@@ -117,37 +103,12 @@ impl QueueGuard {
         changes.wrapping_shl(20).wrapping_add(self.counters.tasks[Status::Ready as usize])
     }
 
-    pub fn set_names(&mut self, names: [&str; 3]) {
-        for (place, name) in self.shown.names.iter_mut().zip(names) {
-            set_text(place, name);
-        }
-    }
-
     pub fn set_tube_names(&mut self, tubes: &[String]) {
         self.of_tubes().set_names(tubes);
     }
 
-    /// Records a failure of the worker, for the view `xqueue.queues`.
-    pub fn set_error(&mut self, error: &str) {
-        self.queue.shown.set_error(self.apart.problems, error, time::now());
-    }
-
-    /// Returns whether the worker's last failure is shown.
-    pub fn has_error(&self) -> bool {
-        self.shown.has_error()
-    }
-
-    pub fn clear_error(&mut self) {
-        self.shown.clear_error();
-    }
-
-    /// Records a task that a take had to pass over.
-    pub fn set_refused(&mut self, refused: &str) {
-        self.queue.shown.set_refused(self.apart.problems, refused, time::now());
-    }
-
-    /// Records a defect of the table, such as a missing index; an empty text if there is no defect.
-    pub fn set_lack(&mut self, lack: &str) {
-        self.queue.shown.set_lack(self.apart.problems, lack, time::now());
+    /// Returns the names and problems that statistics show, for changing them.
+    pub fn shown(&mut self) -> Shown<'_> {
+        Shown { state: &mut self.queue.shown, problems: self.apart.problems }
     }
 }

@@ -2,6 +2,7 @@
 //! when failed work is retried. A worker that ends leaves no state outside this part and the table.
 
 use crate::parts::slot::QueueGuard;
+use crate::server::time;
 use std::time::Duration;
 use xqueue_core::pause::{Limits, Pause};
 
@@ -152,7 +153,7 @@ impl QueueGuard {
     /// Shows why work of a kind has failed.
     pub fn fail(&mut self, kind: Kind, message: &str) {
         self.schedule.retries[kind as usize].has_failed = true;
-        self.set_error(message);
+        self.shown().set_error(message, time::now());
     }
 
     /// Removes the failure of this kind. The queue's error is cleared when no other kind has failed.
@@ -160,7 +161,7 @@ impl QueueGuard {
         let retries = &mut self.schedule.retries;
         let had_failed = std::mem::take(&mut retries[kind as usize].has_failed);
         if had_failed && !retries.iter().any(|retry| retry.has_failed) {
-            self.clear_error();
+            self.shown.clear_error();
         }
     }
 }
