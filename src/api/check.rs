@@ -231,7 +231,7 @@ fn orphans(holders: Vec<Option<Uuid>>) -> Result<Vec<String>> {
 /// Returns the low-water mark of a group: the key before which it has no task, for buried tasks with the priority. None
 /// if no mark is known.
 fn mark(queue: &Queue, group: Group) -> Option<String> {
-    let marked = slot::lock(queue.slot)?.marked(group);
+    let marked = slot::lock(queue.slot)?.marks().marked(group);
     if marked == FIRST { None } else { shown(queue, group, marked) }
 }
 

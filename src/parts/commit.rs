@@ -22,12 +22,12 @@ impl QueueGuard {
         let forgets = table.redefined || counters.recount;
         self.commit_counters(now, counters);
         if counters.replaces {
-            self.put_rings_aside();
+            self.marks().discard_rings();
             self.capacity.empty();
         }
         self.capacity.reserved -= capacity.reserved;
         self.tell_recounts(xid, counters);
-        self.lower_marks(marks, forgets);
+        self.marks().lower(marks, forgets);
         self.tell_ends(waiters, counters.replaces);
         self.table.commit(table);
         if table.paused == Some(false) {

@@ -171,10 +171,10 @@ fn starts<'m>(queue: &Queue, now: i64) -> Option<Vec<Vec<Bound<'m>>>> {
     let mut marks: Vec<(Option<i64>, Position)> = Vec::with_capacity(priorities::LIMIT);
     let mut slot = slot::lock(queue.slot)?;
     let mut mark = |slot: &mut QueueGuard, priority| {
-        marks.push((priority, slot.marked(Group::Ready { tube: None, priority })));
+        marks.push((priority, slot.marks().marked(Group::Ready { tube: None, priority })));
     };
     if queue.by_priority {
-        let known = slot.known_priorities(None, room, false, now);
+        let known = slot.marks().known_priorities(None, room, false, now);
         if let KnownPriorities::All(known) = &known {
             known.iter().for_each(|priority| mark(&mut slot, Some(*priority)));
         }

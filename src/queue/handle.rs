@@ -181,7 +181,7 @@ impl Queue {
         let order = Order::of(&key).filter(|_| is_marked);
         // Marks are not lowered while the queue has no order of keys.
         if let Some(mut slot) = slot::lock(slot).filter(|_| order.is_none()) {
-            slot.forget_marks();
+            slot.marks().forget();
         }
         let key_type = |key: ColumnType| KeyType {
             name: key.name,

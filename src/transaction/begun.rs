@@ -27,7 +27,7 @@ pub fn rolled_back(depth: i32) {
     let next = || BEGUN.with_borrow_mut(|begun| begun.pop_if(|(of, _)| *of >= depth));
     while let Some((_, slot)) = next() {
         if let Some(mut queue) = slot::lock(slot) {
-            queue.put_rings_aside();
+            queue.marks().discard_rings();
         }
     }
 }

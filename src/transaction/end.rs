@@ -168,7 +168,7 @@ fn undo(slot: SlotId, delta: &Delta) {
     if (is_touched || delta.counters.replaces || delta.table.redefined)
         && let Some(mut queue) = slot::lock(slot)
     {
-        queue.put_rings_aside();
+        queue.marks().discard_rings();
         queue.give_back(delta.capacity.reserved);
         queue.undo_subqueues(&delta.subqueues, resets(delta));
         for (tube, count) in delta.waiters.unmade_ready.by_tube() {

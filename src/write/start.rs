@@ -24,8 +24,9 @@ pub fn groups(queue: &Queue, arguments: &Arguments) -> Vec<Group> {
     let room = Vec::with_capacity(priorities::LIMIT);
     let may_scan = may_raise(queue, Kind::Ready);
     let now = time::now();
-    let known_priorities = slot::lock(queue.slot)
-        .map_or(KnownPriorities::Some, |mut slot| slot.known_priorities(tube, room, may_scan, now));
+    let known_priorities = slot::lock(queue.slot).map_or(KnownPriorities::Some, |mut slot| {
+        slot.marks().known_priorities(tube, room, may_scan, now)
+    });
     match known_priorities {
         KnownPriorities::All(known) => {
             let group = |priority| Group::Ready { tube, priority: Some(priority) };
@@ -67,7 +68,7 @@ fn from(queue: &Queue, group: Group, arguments: &Arguments, tasks: u32) -> Optio
     }
     let now = time::now();
     let may_raise = may_raise(queue, group.kind());
-    let start = slot::lock(queue.slot)?.start(group, tasks, may_raise, now);
+    let start = slot::lock(queue.slot)?.marks().start(group, tasks, may_raise, now);
     let mut from = start.from;
     if start.raises {
         let mut raise = Raise { slot: queue.slot, group, since: now, found: None };
@@ -75,7 +76,7 @@ fn from(queue: &Queue, group: Group, arguments: &Arguments, tasks: u32) -> Optio
         raise.found = first(queue, group, arguments, from);
         injection::point(c"xqueue-mark-is-found");
         drop(raise);
-        from = slot::lock(queue.slot)?.marked(group);
+        from = slot::lock(queue.slot)?.marks().marked(group);
     }
     Some(transaction::lowest(queue.slot, group.kind()).map_or(from, |own| own.min(from)))
 }
@@ -176,7 +177,7 @@ struct Raise {
 impl Drop for Raise {
     fn drop(&mut self) {
         if let Some(mut slot) = slot::lock(self.slot) {
-            slot.end_raise(self.group, self.since, self.found);
+            slot.marks().end_raise(self.group, self.since, self.found);
         }
     }
 }
@@ -192,7 +193,7 @@ struct PriorityScan {
 impl Drop for PriorityScan {
     fn drop(&mut self) {
         if let Some(mut slot) = slot::lock(self.slot) {
-            slot.end_priority_scan(self.tube, self.since, self.found.as_deref());
+            slot.marks().end_priority_scan(self.tube, self.since, self.found.as_deref());
         }
     }
 }

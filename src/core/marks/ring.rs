@@ -106,7 +106,7 @@ impl State {
     }
 
     /// Discards all candidates and abandons a refill in progress.
-    pub fn put_aside(&mut self) {
+    pub fn discard(&mut self) {
         (self.count, self.end, self.is_being_refilled) = (0, FIRST, false);
         (self.is_exhausted, self.has_left_out, self.lockers) = (false, false, [0; LOCKERS]);
     }
@@ -120,7 +120,7 @@ impl State {
 
     /// Binds the ring to a group.
     pub(super) fn bind(&mut self, group: Group) {
-        self.put_aside();
+        self.discard();
         (self.group, self.distrusted_since) = (group, i64::MIN);
     }
 
@@ -148,7 +148,7 @@ impl State {
     }
 
     fn distrust(&mut self, now: i64) {
-        self.put_aside();
+        self.discard();
         self.distrusted_since = now;
     }
 
@@ -156,7 +156,7 @@ impl State {
     /// first. Does nothing if another take has already discarded the ring.
     pub fn locker_ended(&mut self, of: &Handed) {
         if self.lockers == of.lockers {
-            self.put_aside();
+            self.discard();
         }
     }
 }
@@ -169,7 +169,7 @@ impl CandidateRing<'_> {
         }
         let is_first_read = self.state.end == FIRST && self.state.is_being_refilled(now);
         if !is_within(self.state.begun, now, TRUSTED_FOR) && !is_first_read {
-            self.state.put_aside();
+            self.state.discard();
         }
         self.state.used = now;
         let candidate = self.pop();
@@ -179,7 +179,7 @@ impl CandidateRing<'_> {
             more.candidates.push(next);
         }
         if candidate.is_none() && self.state.is_to_be_read_anew(now) {
-            self.state.put_aside();
+            self.state.discard();
         }
         let (refill, lockers) = (self.begin_refill(now), self.state.lockers);
         let is_being_read = refill.is_none() && self.state.is_being_refilled(now);

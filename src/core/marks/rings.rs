@@ -94,12 +94,12 @@ impl<const COUNT: usize> Rings<'_, COUNT> {
 
     /// Discards the ring of a take that neither reads its candidate nor has changed anything because of it.
     pub fn give_up(&mut self, of: &Handed) {
-        self.states.0[of.ring].put_aside();
+        self.states.0[of.ring].discard();
     }
 
     /// Discards all rings.
-    pub fn put_aside(&mut self) {
-        self.states.0.iter_mut().for_each(State::put_aside);
+    pub fn discard(&mut self) {
+        self.states.0.iter_mut().for_each(State::discard);
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
             found,
             [(Some(3), None), (Some(3), None), (Some(3), Some(8)), (Some(3), Some(8))]
         );
-        rings.all().put_aside();
+        rings.all().discard();
         let from = groups.map(|group| rings.hand_out(group, 11).refill.map(|refill| refill.from));
         assert_eq!(from, [Some(FIRST); RINGS]);
     }
@@ -313,7 +313,7 @@ mod tests {
                         let Take { handed, hands, read, mut free, .. } = takes.swap_remove(at);
                         if let Some(refill) = handed.refill {
                             let Some(read) = read else {
-                                rings.all().put_aside();
+                                rings.all().discard();
                                 continue;
                             };
                             rings.all().end_refill(&refill, &read, now);
@@ -338,7 +338,7 @@ mod tests {
                     Step::RollBack(index) => {
                         if let Some(at) = pick(&taken, &index) {
                             ready.insert(taken.swap_remove(at));
-                            rings.all().put_aside();
+                            rings.all().discard();
                             // The task was not free all along.
                             takes.iter_mut().for_each(|take| take.free.retain(|task| ready.contains(task)));
                         }

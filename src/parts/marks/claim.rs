@@ -42,6 +42,6 @@ pub fn abandon() {
     if let Some(slot) = OPEN.take()
         && let Some(mut queue) = slot::lock(slot)
     {
-        queue.put_rings_aside();
+        queue.marks().discard_rings();
     }
 }

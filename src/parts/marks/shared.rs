@@ -10,41 +10,57 @@ use xqueue_core::marks::rings::Rings;
 use xqueue_core::position::{Group, Position};
 use xqueue_core::transaction::MarkChange;
 
+/// Mutable view of a queue's marks and rings.
+pub struct QueueMarks<'q> {
+    marks: Marks<'q>,
+    rings: Rings<'q>,
+    /// A prepared transaction might have changed the table.
+    is_prepared: bool,
+}
+
 impl QueueGuard {
-    pub(in crate::parts) fn marks(&mut self) -> Marks<'_> {
-        Marks::of(&mut self.queue.marks, self.apart.marks)
-    }
-
-    pub(in crate::parts) fn rings(&mut self) -> Rings<'_> {
+    pub fn marks(&mut self) -> QueueMarks<'_> {
+        let is_prepared = self.is_prepared();
         let candidates = self.apart.candidates.each_mut().map(|candidates| &mut **candidates);
-        Rings { states: &mut self.queue.rings, candidates }
+        QueueMarks {
+            marks: Marks::of(&mut self.queue.marks, self.apart.marks),
+            rings: Rings { states: &mut self.queue.rings, candidates },
+            is_prepared,
+        }
     }
 
+    /// Returns a copy of all marks.
+    pub fn copy_marks(&self) -> Copied {
+        self.queue.marks.copy(self.apart.marks)
+    }
+}
+
+impl QueueMarks<'_> {
     /// Returns the position from which to search for this many tasks. With `may_raise` the caller can be asked to raise
     /// the mark.
     pub fn start(&mut self, group: Group, tasks: u32, may_raise: bool, now: i64) -> Start {
-        let may_raise = may_raise && !self.is_prepared();
-        self.marks().start(group, tasks, may_raise, now)
+        let may_raise = may_raise && !self.is_prepared;
+        self.marks.start(group, tasks, may_raise, now)
     }
 
     /// Ends the raise that `start` began at `since`. `found`: the position of the group's first task; None if the
     /// search failed.
     pub fn end_raise(&mut self, group: Group, since: i64, found: Option<Position>) {
-        let found = found.filter(|_| !self.is_prepared());
-        self.marks().end_raise(group, since, found);
+        let found = found.filter(|_| !self.is_prepared);
+        self.marks.end_raise(group, since, found);
     }
 
     /// Returns the mark, or the first position if the group has no mark.
     pub fn marked(&mut self, group: Group) -> Position {
-        self.marks().marked(group)
+        self.marks.marked(group)
     }
 
     /// Hands out the next candidate of a group, see [`Rings::hand_out`](xqueue_core::marks::rings::Rings::hand_out).
     pub fn hand_out(&mut self, group: Group, more: &mut More, now: i64) -> Handed {
-        match self.is_prepared() {
+        match self.is_prepared {
             true => Handed::default(),
             false => {
-                let mut handed = self.rings().hand_out(group, more, now);
+                let mut handed = self.rings.hand_out(group, more, now);
                 if let Some(refill) = &mut handed.refill {
                     refill.mark = self.marked(group);
                 }
@@ -55,36 +71,32 @@ impl QueueGuard {
 
     /// Ends a ring's refill, which has read these tasks.
     pub fn end_refill(&mut self, refill: &Refill, read: &Read, now: i64) {
-        self.rings().end_refill(refill, read, now);
+        self.rings.end_refill(refill, read, now);
     }
 
     /// Notes that a take has passed over a row that was being changed.
     pub fn leave_out(&mut self, of: &Handed) {
-        self.rings().leave_out(of);
+        self.rings.leave_out(of);
     }
 
     /// Notes that a take has passed over a row that another transaction has locked.
     pub fn pass_over(&mut self, of: &Handed, locker: Option<u32>, now: i64) {
-        self.rings().pass_over(of, locker, now);
+        self.rings.pass_over(of, locker, now);
     }
 
     /// Notes that one of the transactions whose locks were in the way has ended.
     pub fn locker_ended(&mut self, of: &Handed) {
-        self.rings().locker_ended(of);
+        self.rings.locker_ended(of);
     }
 
     /// Notes that a take does not look at the candidates that it was handed out.
     pub fn give_up(&mut self, of: &Handed) {
-        self.rings().give_up(of);
+        self.rings.give_up(of);
     }
 
-    pub fn put_rings_aside(&mut self) {
-        self.rings().put_aside();
-    }
-
-    /// Returns a copy of all marks.
-    pub fn copy_marks(&self) -> Copied {
-        self.marks.copy(self.apart.marks)
+    /// Discards all rings.
+    pub fn discard_rings(&mut self) {
+        self.rings.discard();
     }
 
     /// Returns the priorities that ready tasks can have, in one tube if it is given. `into`: an empty list with room
@@ -97,8 +109,8 @@ impl QueueGuard {
         may_scan: bool,
         now: i64,
     ) -> KnownPriorities {
-        let may_scan = may_scan && !self.is_prepared();
-        let mut known = self.marks().known_priorities(tube, into, may_scan, now);
+        let may_scan = may_scan && !self.is_prepared;
+        let mut known = self.marks.known_priorities(tube, into, may_scan, now);
         if let KnownPriorities::All(priorities) = &mut known
             && may_scan
             && tube.is_none()
@@ -115,7 +127,7 @@ impl QueueGuard {
         for place in 0..priorities.len() {
             let priority = priorities[place];
             let group = Group::Ready { tube: None, priority: Some(priority) };
-            if !self.rings().knows_none(group, now) || self.marks().pass_by(group) {
+            if !self.rings.knows_none(group, now) || self.marks.pass_by(group) {
                 priorities[count..=place].rotate_right(1);
                 count += 1;
             }
@@ -130,24 +142,24 @@ impl QueueGuard {
         since: i64,
         found: Option<&[(i64, Position)]>,
     ) {
-        let found = found.filter(|_| !self.is_prepared());
-        self.marks().end_priority_scan(tube, since, found);
+        let found = found.filter(|_| !self.is_prepared);
+        self.marks.end_priority_scan(tube, since, found);
     }
 
     /// Discards the marks after changes that were possibly not reported.
-    pub fn forget_marks(&mut self) {
-        self.marks().forget();
-        self.rings().put_aside();
+    pub fn forget(&mut self) {
+        self.marks.forget();
+        self.rings.discard();
     }
 
     /// Applies the changes of a committed transaction. `forgets`: some of them were not reported row by row.
-    pub(in crate::parts) fn lower_marks(&mut self, change: &MarkChange, forgets: bool) {
+    pub(in crate::parts) fn lower(&mut self, change: &MarkChange, forgets: bool) {
         if forgets {
-            return self.forget_marks();
+            return self.forget();
         }
         for (group, position) in change.lowest.by_group() {
-            self.marks().lower(group, position);
-            self.rings().lower(group, position);
+            self.marks.lower(group, position);
+            self.rings.lower(group, position);
         }
     }
 }

@@ -22,7 +22,7 @@ impl QueueGuard {
     /// unnoticed.
     pub fn mark_prepared(&mut self) {
         self.prepared.may_change = true;
-        self.forget_marks();
+        self.marks().forget();
         self.doubt_recounts();
         self.counters.exact = false;
     }
@@ -60,7 +60,7 @@ impl QueueGuard {
     /// Notes that no prepared transaction has the table locked. The prepared transactions that had reserved `room` have
     /// ended, and the next recount sees their tasks; a recount that began before this call does not.
     pub fn resolve_prepared(&mut self, room: i64) {
-        self.put_rings_aside();
+        self.marks().discard_rings();
         self.prepared.is_looked_for = false;
         self.counters.recount = true;
         subqueues::reset(self.id());

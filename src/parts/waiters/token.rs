@@ -82,7 +82,7 @@ impl QueueGuard {
     pub fn nudge_for_ready(&mut self) {
         let now = time::now();
         if self.has_idle_consumers(now) {
-            self.forget_marks();
+            self.marks().forget();
             self.nudge(self.ready(), now);
         }
     }
@@ -90,7 +90,7 @@ impl QueueGuard {
     /// Wakes such consumers after a recount, for tasks whose arrival was not reported.
     pub fn nudge_for_counted(&mut self) {
         if self.has_idle_consumers(time::now()) {
-            self.forget_marks();
+            self.marks().forget();
             self.nudge(self.ready(), NEVER);
         }
     }

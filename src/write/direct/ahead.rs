@@ -75,7 +75,8 @@ fn hand_out(queue: &Queue, group: Group, tasks: usize) -> Ahead {
     let mut more = More::besides_one(tasks);
     injection::point(c"xqueue-candidate-is-wanted");
     let (claim, now) = (Claim::begin(queue.slot), time::now());
-    let handed = slot::lock(queue.slot).map(|mut slot| slot.hand_out(group, &mut more, now));
+    let handed =
+        slot::lock(queue.slot).map(|mut slot| slot.marks().hand_out(group, &mut more, now));
     injection::point(c"xqueue-candidate-is-handed-out");
     Ahead { claim, handed: handed.unwrap_or_default(), more }
 }
@@ -130,7 +131,7 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
         }
         if has_ended(&handed) {
             if let Some(mut slot) = slot::lock(self.queue.slot) {
-                slot.locker_ended(&handed);
+                slot.marks().locker_ended(&handed);
             }
             claim.end();
             return Some(true);
@@ -208,8 +209,8 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
             && let Some(mut slot) = slot::lock(self.queue.slot)
         {
             match seen {
-                Attempt::Locked(locker) => slot.pass_over(handed, *locker, time::now()),
-                _ => slot.leave_out(handed),
+                Attempt::Locked(locker) => slot.marks().pass_over(handed, *locker, time::now()),
+                _ => slot.marks().leave_out(handed),
             }
         }
     }
@@ -217,7 +218,7 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
     /// Ends the handing out before all candidates were tried; their ring is discarded.
     fn give_up(&self, claim: Claim, handed: &Handed) -> bool {
         if let Some(mut slot) = slot::lock(self.queue.slot) {
-            slot.give_up(handed);
+            slot.marks().give_up(handed);
         }
         claim.end();
         true
@@ -248,7 +249,7 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
         });
         injection::point(c"xqueue-ring-is-read");
         if let Some(mut slot) = slot::lock(queue.slot) {
-            slot.end_refill(refill, &read, time::now());
+            slot.marks().end_refill(refill, &read, time::now());
         }
         read.has_left_out || !read.found.is_empty()
     }

@@ -119,11 +119,11 @@ fn what_becomes_ready_during_a_refill_is_not_missed() {
 }
 
 #[test]
-fn a_ring_put_aside_begins_at_the_mark() {
+fn a_discarded_ring_begins_at_the_mark() {
     let mut ring = filled([3, 5, 9]);
     ring.lower(Group::ALL, 11);
     let refill = ring.hand_out(8).refill.unwrap();
-    ring.state.put_aside();
+    ring.state.discard();
     ring.end_refill(&refill, &candidates([11]), 7);
     let handed = ring.hand_out(8);
     assert_eq!((handed.candidate, handed.refill.map(|refill| refill.from)), (None, Some(FIRST)));
@@ -188,7 +188,7 @@ fn what_was_being_changed_may_be_left() {
     // The skipped task is read again after a pause, which grows with the duration of the last refill.
     ring.lower(Group::ALL, 7);
     assert_eq!(ring.hand_out(9).refill.map(|refill| refill.from), Some(4));
-    ring.state.put_aside();
+    ring.state.discard();
     let refill = ring.hand_out(10).refill.unwrap();
     ring.ring().end_refill(&refill, &Read { found: vec![], has_left_out: true }, 30);
     assert_eq!(

@@ -15,9 +15,9 @@
 //! | `HandOut` | `ahead::hand_out` (src/write/direct/ahead.rs), [`Rings::hand_out`](xqueue_core::marks::rings::Rings::hand_out); `Rings::knows_none` before it |
 //! | `Read`, `EndRead` | `ahead::read_ahead`, `Rings::end_refill` |
 //! | `Look` | `ahead::take` and `ahead::look`, `Rings::pass_over` |
-//! | `Exit` | `claim::abandon` (src/parts/marks/claim.rs), `Rings::put_aside` |
+//! | `Exit` | `claim::abandon` (src/parts/marks/claim.rs), `Rings::discard` |
 //! | `Callback` | `QueueGuard::lower_marks` (src/parts/marks/shared.rs), `Rings::lower` |
-//! | `Undo` | `end::undo` (src/transaction/end.rs), `Rings::put_aside` |
+//! | `Undo` | `end::undo` (src/transaction/end.rs), `Rings::discard` |
 //! | `Lock`, `Unlock` | SELECT … FOR UPDATE, which reports nothing |
 //!
 //! The rings are the extension's own.
@@ -272,7 +272,7 @@ impl Model for Rings {
                     return None;
                 };
                 if !self.has(Flaw::NoAbandon) {
-                    state.rings().put_aside();
+                    state.rings().discard();
                 }
                 state.processes[process] = state.rolled_back(handed, taken);
             }
@@ -308,7 +308,7 @@ impl Model for Rings {
                 if self.has(Flaw::UndoInOneRing) {
                     state.rings().give_up(&handed);
                 } else if !self.has(Flaw::NoUndo) {
-                    state.rings().put_aside();
+                    state.rings().discard();
                 }
             }
             Action::Lock(key) => {
