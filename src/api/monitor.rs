@@ -182,7 +182,7 @@ fn show_waiting<'m>(
     let mut waiting = Vec::with_capacity(SHOWN);
     let slot = slot::find(process::database().into(), table.into());
     if let Some(mut slot) = slot.and_then(slot::lock) {
-        slot.waiting(wanted, &mut waiting);
+        slot.waiters().waiting(wanted, &mut waiting);
     }
     for waiting in waiting {
         let mut shown = json!({

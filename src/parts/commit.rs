@@ -28,17 +28,17 @@ impl QueueGuard {
         self.capacity.reserved -= capacity.reserved;
         self.tell_recounts(xid, counters);
         self.marks().lower(marks, forgets);
-        self.tell_ends(waiters, counters.replaces);
+        self.waiters().report_ends(waiters, counters.replaces);
         self.table.commit(table);
         if table.paused == Some(false) {
-            self.wake_for_ready();
+            self.waiters().wake_for_ready();
         }
         self.commit_subqueues(subqueues, forgets || counters.replaces);
         if table.redefined || table.paused == Some(true) {
-            self.wake_everyone();
+            self.waiters().wake_everyone();
         } else {
             for (tube, count) in waiters.made_ready.by_tube() {
-                self.wake(count, Offer { tube });
+                self.waiters().wake(count, Offer { tube });
             }
         }
         // After unreported changes any task can be due.
@@ -53,6 +53,6 @@ impl QueueGuard {
         if let Some(limit) = capacity.limit {
             self.set_capacity(limit);
         }
-        self.grant();
+        self.waiters().grant();
     }
 }

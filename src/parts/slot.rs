@@ -260,7 +260,7 @@ pub fn remove_all(database: u32) {
 
 fn free(directory: &mut Directory, id: SlotId) {
     if let Some(mut queue) = lock(id) {
-        queue.dismiss_everyone();
+        queue.waiters().dismiss_everyone();
         subqueues::close(id);
         queue.generation = 0;
         change(directory, |assignments| assignments.remove(id.index));

@@ -172,7 +172,7 @@ fn undo(slot: SlotId, delta: &Delta) {
         queue.give_back(delta.capacity.reserved);
         queue.undo_subqueues(&delta.subqueues, resets(delta));
         for (tube, count) in delta.waiters.unmade_ready.by_tube() {
-            queue.wake(count, Offer { tube });
+            queue.waiters().wake(count, Offer { tube });
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::parts::leases::departed;
 use crate::parts::schedule::NEVER;
 use crate::parts::schedule::workers::{Assignment, Requests, WorkerId};
 use crate::parts::schedule::{own, requests};
-use crate::parts::slot::{self, QueueGuard};
+use crate::parts::slot;
 use crate::server::xact;
 use crate::server::{callbacks, catalog, injection, process, time, worker};
 use crate::worker::ages;
@@ -185,7 +185,7 @@ impl Worker {
         if self.nudged.elapsed() >= NUDGE_INTERVAL {
             self.nudged = Instant::now();
             for queue in self.queues.values() {
-                slot::with(queue.slot(), QueueGuard::nudge_for_ready);
+                slot::with(queue.slot(), |slot| slot.waiters().nudge_for_ready());
             }
         }
     }

@@ -151,6 +151,6 @@ fn count(table: Oid, purpose: Purpose, most_pages: u32) -> Result<(), Stopped> {
     let Some(queue) = queue::find(table).map_err(|_| Stopped::InTheWay)? else { return Ok(()) };
     let Counted { counts, mut slot, .. } = recount::count(&queue, purpose)?;
     slot.set_counted(&counts);
-    slot.nudge_for_counted();
+    slot.waiters().nudge_for_counted();
     Ok(())
 }

@@ -248,7 +248,7 @@ impl Take<'_> {
         if let Some(mut queue) = slot::lock(self.queue.slot)
             && let Some(subqueue) = subqueues::next(self.queue.slot)
         {
-            queue.wake(1, Offer { tube: Some(subqueue) });
+            queue.waiters().wake(1, Offer { tube: Some(subqueue) });
         }
     }
 
@@ -332,6 +332,6 @@ fn give_back(queue: &Queue, subqueue: u64, to: Back) {
     if subqueues::give_back(queue.slot, subqueue, to)
         && let Some(mut slot) = slot::lock(queue.slot)
     {
-        slot.wake(1, Offer { tube: Some(subqueue) });
+        slot.waiters().wake(1, Offer { tube: Some(subqueue) });
     }
 }

@@ -16,7 +16,7 @@ impl QueueGuard {
             self.set_capacity(Some(capacity));
         }
         // A transaction that has room does not wait behind producers that are possibly waiting for its end.
-        if growth.reserved == 0 && self.has_producers() {
+        if growth.reserved == 0 && self.waiters.producers > 0 {
             return Answer::Full;
         }
         let room = self.capacity.of(capacity);
@@ -36,7 +36,7 @@ impl QueueGuard {
     pub fn give_back(&mut self, tasks: i64) {
         if tasks > 0 {
             self.capacity.reserved -= tasks;
-            self.grant();
+            self.waiters().grant();
         }
     }
 
@@ -49,8 +49,8 @@ impl QueueGuard {
     /// Sets the capacity. Producers that wait for more room than the capacity are woken to find out.
     pub(in crate::parts) fn set_capacity(&mut self, capacity: Option<i64>) {
         self.capacity.capacity = capacity;
-        self.turn_away(capacity.unwrap_or(i64::MAX));
-        self.grant();
+        self.waiters().turn_away(capacity.unwrap_or(i64::MAX));
+        self.waiters().grant();
     }
 
     /// Returns whether waiting producers can be granted room for `tasks` more.

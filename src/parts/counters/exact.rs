@@ -53,7 +53,7 @@ impl QueueGuard {
         let for_good = !self.counters.recount;
         self.counters.awaited &= !for_good;
         self.capacity.count(for_good);
-        self.grant();
+        self.waiters().grant();
     }
 
     /// Returns whether every change of the table is counted.

@@ -70,9 +70,9 @@ impl QueueGuard {
     pub(in crate::parts) fn commit_subqueues(&mut self, changes: &SubqueueChanges, resets: bool) {
         let id = self.id();
         if !changes.is_empty() {
-            let wake = |subqueue| self.wake(1, Offer { tube: Some(subqueue) });
+            let wake = |subqueue| self.waiters().wake(1, Offer { tube: Some(subqueue) });
             if !commit(id, changes, wake) {
-                self.wake(u32::MAX, Offer { tube: None });
+                self.waiters().wake(u32::MAX, Offer { tube: None });
             }
         }
         if resets {
@@ -94,11 +94,11 @@ impl QueueGuard {
     /// Undoes the changes of a transaction or subtransaction.
     pub fn undo_subqueues(&mut self, changes: &SubqueueChanges, resets: bool) {
         let id = self.id();
-        undo(id, changes, |subqueue| self.wake(1, Offer { tube: Some(subqueue) }));
+        undo(id, changes, |subqueue| self.waiters().wake(1, Offer { tube: Some(subqueue) }));
         // The rollback of a TRUNCATE does not report the tasks that it brings back.
         if resets || changes.more {
             reset(id);
-            self.wake(u32::MAX, Offer { tube: None });
+            self.waiters().wake(u32::MAX, Offer { tube: None });
         }
     }
 }

@@ -19,7 +19,7 @@ use xqueue_core::transaction::WaiterChange;
 
 const NO_QUEUE: u32 = u32::MAX;
 
-/// State of a waiting process. Except for the atomics, only [`QueueGuard::entry`] accesses it.
+/// State of a waiting process. Except for the atomics, only [`Waiters::entry`] accesses it.
 #[repr(C)]
 pub struct Waiter {
     /// The queue in whose wait queue the process is, or `NO_QUEUE`. Stored under that queue's lock.
@@ -91,12 +91,23 @@ pub(super) fn own() -> &'static Waiter {
     waiter(process::index())
 }
 
+/// The processes that wait at a queue.
+pub struct Waiters<'q> {
+    pub(super) slot: &'q mut QueueGuard,
+}
+
 impl QueueGuard {
+    pub fn waiters(&mut self) -> Waiters<'_> {
+        Waiters { slot: self }
+    }
+}
+
+impl Waiters<'_> {
     /// Inserts this process into the wait queue, behind all processes that have waited since an earlier instant.
     /// `nudge_at`: when it is to be woken without a wake-up, or `NEVER`. `precedes`: it stands before all newcomers,
     /// which can be waiting for its transaction to end. `by_caller`: other consumers can find tasks that its checks do
     /// not find.
-    pub fn join_wait_queue(
+    pub fn join(
         &mut self,
         since: i64,
         session: [u8; 16],
@@ -108,15 +119,15 @@ impl QueueGuard {
         }
         // Newcomers belong at the tail, returning consumers near the head. Producers do not return.
         let belongs_at_end = matches!(want, Want::Capacity(_))
-            || self.standing(self.waiters.tail).is_none_or(|last| last.since <= since);
-        let mut next = if belongs_at_end && !precedes { 0 } else { self.waiters.head };
+            || self.standing(self.slot.waiters.tail).is_none_or(|last| last.since <= since);
+        let mut next = if belongs_at_end && !precedes { 0 } else { self.slot.waiters.head };
         let is_before = |other: &Entry| other.precedes || !precedes && other.since <= since;
         while let Some(other) = self.standing(next).filter(|other| is_before(other)) {
             next = other.next;
         }
-        let last = self.waiters.tail;
+        let last = self.slot.waiters.tail;
         let previous = self.standing(next).map_or(last, |follower| follower.previous);
-        let seen = self.waiters.wakes;
+        let seen = self.slot.waiters.wakes;
         let Some(entry) = self.own_entry() else { return };
         *entry = Entry {
             previous,
@@ -134,24 +145,24 @@ impl QueueGuard {
             session,
         };
         own().woken.store(false, Ordering::Relaxed);
-        own().queue.store(self.index(), Ordering::Relaxed);
+        own().queue.store(self.slot.index(), Ordering::Relaxed);
         let link = process::index() + 1;
         match self.standing(previous) {
             Some(leader) => leader.next = link,
-            None => self.waiters.head = link,
+            None => self.slot.waiters.head = link,
         }
         match self.standing(next) {
             Some(follower) => follower.previous = link,
-            None => self.waiters.tail = link,
+            None => self.slot.waiters.tail = link,
         }
-        self.waiters.count(want, |count| count + 1);
+        self.slot.waiters.count(want, |count| count + 1);
         self.grant();
     }
 
     /// Removes this process from the wait queue and gives back the room that it has not taken over. Returns the wake-up
     /// that it received meanwhile and has to use or pass on, and whether other consumers can find tasks that it does
     /// not find.
-    pub fn leave_wait_queue(&mut self) -> Option<(WakeToken, bool)> {
+    pub fn leave(&mut self) -> Option<(WakeToken, bool)> {
         let process = process::index();
         if self.standing(process + 1).is_some() {
             self.unlink(process);
@@ -160,7 +171,7 @@ impl QueueGuard {
         let entry = self.own_entry()?;
         let (want, token) = (entry.want, (entry.token, entry.by_caller));
         if matches!(want, Want::Capacity(_)) {
-            self.capacity.reserved -= std::mem::take(&mut entry.granted);
+            self.slot.capacity.reserved -= std::mem::take(&mut entry.granted);
             // It might have stood before producers that need less room.
             self.grant();
         }
@@ -176,9 +187,9 @@ impl QueueGuard {
     /// tube, all consumers are woken to check.
     pub fn wake(&mut self, count: u32, offer: Offer) {
         let token = self.next_token(offer);
-        let everyone = offer.tube.is_none() && self.waiters.choosy > 0;
+        let everyone = offer.tube.is_none() && self.slot.waiters.choosy > 0;
         let mut left = if everyone && count > 0 { u32::MAX } else { count };
-        let mut link = self.waiters.head;
+        let mut link = self.slot.waiters.head;
         while left > 0
             && let Some(&mut Entry { next, want, .. }) = self.standing(link)
         {
@@ -192,21 +203,21 @@ impl QueueGuard {
 
     /// Ends the pause and wakes as many consumers as there are tasks.
     pub(in crate::parts) fn wake_for_ready(&mut self) {
-        self.waiters.paused_until = i64::MIN;
-        match self.is_exact() && self.knows_all_subqueues() {
-            true => self.wake(self.ready(), Offer { tube: None }),
+        self.slot.waiters.paused_until = i64::MIN;
+        match self.slot.is_exact() && self.slot.knows_all_subqueues() {
+            true => self.wake(self.slot.ready(), Offer { tube: None }),
             false => self.wake_everyone(),
         }
     }
 
     /// Records the pause that this process waits out.
     pub fn note_pause(&mut self, until: i64) {
-        self.waiters.paused_until = until;
+        self.slot.waiters.paused_until = until;
     }
 
     /// Ends a pause whose end all waiting processes notice at the same instant. The first caller wakes the consumers.
     pub fn end_pause(&mut self, until: i64) {
-        if self.waiters.paused_until == until {
+        if self.slot.waiters.paused_until == until {
             self.wake_for_ready();
         }
     }
@@ -214,8 +225,8 @@ impl QueueGuard {
     /// Wakes all consumers and watchers to check again.
     pub fn wake_everyone(&mut self) {
         let token = self.next_token(Offer { tube: None });
-        self.tell_end(None, None);
-        let mut link = self.waiters.head;
+        self.report_end(None, None);
+        let mut link = self.slot.waiters.head;
         while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
             if want.is_for_task() {
                 self.notify(link - 1, token, None);
@@ -226,13 +237,13 @@ impl QueueGuard {
 
     /// Grants room to waiting producers in their order and wakes them, until there is not enough room for the next one.
     pub fn grant(&mut self) {
-        let mut link = if self.waiters.producers > 0 { self.waiters.head } else { 0 };
+        let mut link = if self.slot.waiters.producers > 0 { self.slot.waiters.head } else { 0 };
         while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
             if let Want::Capacity(tasks) = want {
-                if !self.has_room(tasks) {
+                if !self.slot.has_room(tasks) {
                     return;
                 }
-                self.capacity.reserved += tasks;
+                self.slot.capacity.reserved += tasks;
                 if let Some(entry) = self.standing(link) {
                     entry.granted = tasks;
                 }
@@ -244,7 +255,7 @@ impl QueueGuard {
 
     /// Wakes, without room, the producers that wait for more room than the capacity.
     pub(in crate::parts) fn turn_away(&mut self, capacity: i64) {
-        let mut link = if self.waiters.producers > 0 { self.waiters.head } else { 0 };
+        let mut link = if self.slot.waiters.producers > 0 { self.slot.waiters.head } else { 0 };
         while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
             if matches!(want, Want::Capacity(tasks) if tasks > capacity) {
                 self.notify(link - 1, WakeToken::NUDGE, None);
@@ -260,27 +271,27 @@ impl QueueGuard {
 
     /// Wakes and removes all processes because the queue is gone.
     pub fn dismiss_everyone(&mut self) {
-        while self.waiters.head != 0 {
-            self.notify(self.waiters.head - 1, WakeToken::NUDGE, None);
+        while self.slot.waiters.head != 0 {
+            self.notify(self.slot.waiters.head - 1, WakeToken::NUDGE, None);
         }
     }
 
     /// Reports the outcomes of a committed transaction to watchers. `all`: all tasks were deleted.
-    pub(in crate::parts) fn tell_ends(&mut self, change: &WaiterChange, all: bool) {
+    pub(in crate::parts) fn report_ends(&mut self, change: &WaiterChange, all: bool) {
         for (hash, outcome) in &change.ended {
-            self.tell_end(Some(*hash), Some(*outcome));
+            self.report_end(Some(*hash), Some(*outcome));
         }
         if all {
-            self.tell_end(None, Some(Outcome::Deleted));
+            self.report_end(None, Some(Outcome::Deleted));
         } else if change.ended_more {
-            self.tell_end(None, None);
+            self.report_end(None, None);
         }
     }
 
     /// Reports a task's outcome to its watchers; without `hash`, to the watchers of all tasks. Without an outcome the
     /// watchers check for themselves, and stay in the wait queue so that they miss nothing.
-    pub fn tell_end(&mut self, hash: Option<u64>, outcome: Option<Outcome>) {
-        let mut link = if self.waiters.watchers > 0 { self.waiters.head } else { 0 };
+    pub fn report_end(&mut self, hash: Option<u64>, outcome: Option<Outcome>) {
+        let mut link = if self.slot.waiters.watchers > 0 { self.slot.waiters.head } else { 0 };
         while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
             if let Want::End(wanted) = want
                 && hash.is_none_or(|hash| hash == wanted)
@@ -312,7 +323,7 @@ impl QueueGuard {
 
     /// Lists the processes whose want is `wanted`, in their order.
     pub fn waiting(&mut self, wanted: fn(Want) -> bool, into: &mut Vec<Waiting>) {
-        let mut link = self.waiters.head;
+        let mut link = self.slot.waiters.head;
         while into.len() < into.capacity()
             && let Some(&mut Entry { pid, since, session, next, want, .. }) = self.standing(link)
         {
@@ -338,20 +349,20 @@ impl QueueGuard {
         let Some(&mut Entry { previous, next, want, .. }) = self.standing(link) else { return };
         match self.standing(previous) {
             Some(leader) => leader.next = next,
-            None => self.waiters.head = next,
+            None => self.slot.waiters.head = next,
         }
         match self.standing(next) {
             Some(follower) => follower.previous = previous,
-            None => self.waiters.tail = previous,
+            None => self.slot.waiters.tail = previous,
         }
         waiter(process).queue.store(NO_QUEUE, Ordering::Release);
-        self.waiters.count(want, |count| count - 1);
+        self.slot.waiters.count(want, |count| count - 1);
     }
 
     /// Returns the entry that a link of this wait queue leads to; None at the end.
     pub(super) fn standing(&mut self, link: u32) -> Option<&mut Entry> {
         let process = link.checked_sub(1)?;
-        let stands_here = waiter(process).queue.load(Ordering::Relaxed) == self.index();
+        let stands_here = waiter(process).queue.load(Ordering::Relaxed) == self.slot.index();
         if stands_here { self.entry(process) } else { None }
     }
 
@@ -365,7 +376,7 @@ impl QueueGuard {
         let waiter = waiter(process);
         let is_mine = match waiter.queue.load(Ordering::Acquire) {
             NO_QUEUE => process == process::index(),
-            queue => queue == self.index(),
+            queue => queue == self.slot.index(),
         };
         // SAFETY: this queue's lock is held exclusively while the guard is borrowed. The entry of a process in its
         // wait queue is used under that lock only, under which `queue` changes as well. A process in no wait queue is
@@ -377,10 +388,4 @@ impl QueueGuard {
 /// Returns whether this process has been removed from the wait queue since it joined.
 pub fn was_woken() -> bool {
     own().woken.load(Ordering::Acquire)
-}
-
-impl QueueGuard {
-    pub fn has_producers(&self) -> bool {
-        self.waiters.producers > 0
-    }
 }

@@ -14,7 +14,7 @@
 
 use crate::parts::schedule::NEVER;
 use crate::parts::slot::QueueGuard;
-use crate::parts::waiters::shared::{Entry, own};
+use crate::parts::waiters::shared::{Entry, Waiters, own};
 use crate::parts::waiters::wait_queue::Want;
 use crate::parts::waiters::wake::{Offer, WakeToken};
 use crate::server::time;
@@ -31,10 +31,10 @@ pub struct LookEnd {
     pub kept: Option<WakeToken>,
 }
 
-impl QueueGuard {
-    pub(in crate::parts) fn next_token(&mut self, offer: Offer) -> WakeToken {
-        self.waiters.wakes += 1;
-        WakeToken { offer, number: self.waiters.wakes }
+impl Waiters<'_> {
+    pub(super) fn next_token(&mut self, offer: Offer) -> WakeToken {
+        self.slot.waiters.wakes += 1;
+        WakeToken { offer, number: self.slot.waiters.wakes }
     }
 
     /// Passes on a token that this process has not used. `by_caller`: other consumers can find tasks that its check did
@@ -48,12 +48,13 @@ impl QueueGuard {
 
     /// Passes a token on to the next consumer whose check began before the last wake-up, unless nothing is ready.
     fn pass_on(&mut self, token: WakeToken) {
-        let is_empty = self.is_exact() && self.counters.tasks[Status::Ready as usize] == 0;
+        let is_empty =
+            self.slot.is_exact() && self.slot.counters.tasks[Status::Ready as usize] == 0;
         if is_empty || token.is_nudge() {
             return;
         }
-        let token = WakeToken { number: self.waiters.wakes, ..token };
-        let mut link = self.waiters.head;
+        let token = WakeToken { number: self.slot.waiters.wakes, ..token };
+        let mut link = self.slot.waiters.head;
         while let Some(&mut Entry { next, want, seen, .. }) = self.standing(link) {
             if want.accepts(token.offer) && seen < token.number {
                 return self.notify(link - 1, token, None);
@@ -65,7 +66,7 @@ impl QueueGuard {
     /// Ends an unsuccessful check by this process, which had `token` for it. `by_caller`: other consumers can find
     /// tasks that it did not find.
     pub fn end_look(&mut self, token: Option<WakeToken>, by_caller: bool) -> LookEnd {
-        let wakes = self.waiters.wakes;
+        let wakes = self.slot.waiters.wakes;
         let has_changed = self.own_entry().is_some_and(|entry| {
             entry.by_caller = by_caller;
             std::mem::replace(&mut entry.seen, wakes) != wakes
@@ -81,24 +82,24 @@ impl QueueGuard {
     /// Wakes consumers that wait although tasks are ready, and makes them search from the first position.
     pub fn nudge_for_ready(&mut self) {
         let now = time::now();
-        if self.has_idle_consumers(now) {
-            self.marks().forget();
-            self.nudge(self.ready(), now);
+        if self.slot.has_idle_consumers(now) {
+            self.slot.marks().forget();
+            self.nudge(self.slot.ready(), now);
         }
     }
 
     /// Wakes such consumers after a recount, for tasks whose arrival was not reported.
     pub fn nudge_for_counted(&mut self) {
-        if self.has_idle_consumers(time::now()) {
-            self.marks().forget();
-            self.nudge(self.ready(), NEVER);
+        if self.slot.has_idle_consumers(time::now()) {
+            self.slot.marks().forget();
+            self.nudge(self.slot.ready(), NEVER);
         }
     }
 
     /// Wakes the first `count` consumers that want any task. A consumer of one tube, or of tasks that depend on the
     /// consumer, is woken if a wake-up was unsuccessful, at growing intervals: the row might have been locked.
     fn nudge(&mut self, count: u32, now: i64) {
-        let (mut left, mut link) = (count, self.waiters.head);
+        let (mut left, mut link) = (count, self.slot.waiters.head);
         while let Some(&mut Entry { next, want, nudge_at, by_caller, .. }) = self.standing(link) {
             let is_due = nudge_at <= now;
             match want {
@@ -114,7 +115,9 @@ impl QueueGuard {
             link = next;
         }
     }
+}
 
+impl QueueGuard {
     /// Returns whether consumers wait although there are ready tasks and the queue is not paused.
     pub fn has_idle_consumers(&self, now: i64) -> bool {
         self.waiters.consumers() > 0 && self.has_ready() && self.waiters.paused_until <= now

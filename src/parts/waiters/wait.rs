@@ -134,7 +134,7 @@ impl Place {
             Some(mut shared) => {
                 let nudge_at = prepare(&mut shared);
                 let wish = (self.want.get(), self.precedes, self.by_caller.get());
-                shared.join_wait_queue(self.since, session, wish, nudge_at);
+                shared.waiters().join(self.since, session, wish, nudge_at);
                 Ok(())
             }
             None => Err(gone(queue)),
@@ -148,9 +148,9 @@ impl Place {
             return Ok(false);
         }
         self.stand(queue, |shared| {
-            let another = shared.leave_wait_queue();
+            let another = shared.waiters().leave();
             if let Some((token, by_caller)) = another {
-                shared.hand_on(token, by_caller);
+                shared.waiters().hand_on(token, by_caller);
             }
             time::now() + PATIENCE.0
         })?;
@@ -172,10 +172,10 @@ impl Place {
         // Ends here if the client has disconnected, so that no task is taken for it.
         latch::wait(Reason::Other, Some(Duration::ZERO), true);
         self.stand(queue, |shared| {
-            let token = shared.token();
+            let token = shared.waiters().token();
             let unused = TOKEN.replace(Some((token, look.by_caller)));
             if let Some((token, by_caller)) = unused {
-                shared.hand_on(token, by_caller);
+                shared.waiters().hand_on(token, by_caller);
             }
             // If other consumers take the tasks, an unsuccessful wake-up says nothing about the next one.
             let is_first = look.by_caller && !token.is_nudge();
@@ -203,7 +203,7 @@ impl Place {
     /// Returns the news so far.
     pub fn news(&self, queue: &str) -> Result<News> {
         let mut shared = slot::lock(self.slot).ok_or_else(|| gone(queue))?;
-        Ok(match shared.news() {
+        Ok(match shared.waiters().news() {
             Some(Some(outcome)) => News::Ended(outcome),
             Some(None) => News::Look(None),
             None => News::None,
@@ -215,7 +215,7 @@ impl Place {
         let is_woken = self.is_woken_before(deadline, None, Reason::Room);
         // Ends here if the client has disconnected, so that no task is put for it.
         latch::wait(Reason::Other, Some(Duration::ZERO), true);
-        let granted = slot::lock(self.slot).ok_or_else(|| gone(queue))?.take_grant();
+        let granted = slot::lock(self.slot).ok_or_else(|| gone(queue))?.waiters().take_grant();
         Ok(match granted {
             0 if is_woken => Waited::Look,
             0 => Waited::InVain,
@@ -229,12 +229,13 @@ impl Place {
     fn has_missed_some(&self, look: InVain) -> bool {
         let Some(mut shared) = slot::lock(self.slot) else { return false };
         let token = TOKEN.take().map(|(token, _)| token);
-        let LookEnd { has_changed, looks_again, kept } = shared.end_look(token, look.by_caller);
+        let LookEnd { has_changed, looks_again, kept } =
+            shared.waiters().end_look(token, look.by_caller);
         TOKEN.set(kept.map(|token| (token, look.by_caller)));
         let has_ready = shared.has_ready();
         // After a wake-up the pause might have ended: this consumer checks again first.
         if let Some(until) = look.paused_until.filter(|_| !has_changed) {
-            shared.note_pause(until);
+            shared.waiters().note_pause(until);
         }
         drop(shared);
         if has_ready && !looks_again && look.paused_until.is_none() {
@@ -250,7 +251,7 @@ impl Place {
             }
             let paused = pause.map(|until| until.saturating_sub(time::now()).max(0) as u64);
             if let (Some(0), Some(mut shared)) = (paused, slot::lock(self.slot)) {
-                shared.end_pause(pause.take().unwrap_or_default());
+                shared.waiters().end_pause(pause.take().unwrap_or_default());
                 continue;
             }
             let paused = paused.map(Duration::from_micros);
@@ -289,9 +290,9 @@ pub fn leave_any_wait_queue() {
     if let Some(slot) = WAIT_QUEUE.take()
         && let Some(mut shared) = slot::lock(slot)
     {
-        let another = shared.leave_wait_queue();
+        let another = shared.waiters().leave();
         for (token, by_caller) in unused.into_iter().chain(another) {
-            shared.hand_on(token, by_caller);
+            shared.waiters().hand_on(token, by_caller);
         }
     }
 }
