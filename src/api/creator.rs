@@ -282,8 +282,8 @@ fn counted_at_once(queue: &Queue) -> Result<Option<Counts>> {
         true
     });
     if let Some(mut slot) = slot::lock(queue.slot) {
-        let reserved = slot.clear_prepared();
-        slot.resolve_prepared(reserved);
+        let reserved = slot.prepared().begin_search();
+        slot.prepared().found_none(reserved);
     }
     Ok(Some(counts))
 }

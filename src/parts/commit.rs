@@ -33,7 +33,7 @@ impl QueueGuard {
         if table.paused == Some(false) {
             self.waiters().wake_for_ready();
         }
-        self.commit_subqueues(subqueues, forgets || counters.replaces);
+        self.subqueues().commit(subqueues, forgets || counters.replaces);
         if table.redefined || table.paused == Some(true) {
             self.waiters().wake_everyone();
         } else {
@@ -51,7 +51,7 @@ impl QueueGuard {
             self.capacity.distrust();
         }
         if let Some(limit) = capacity.limit {
-            self.set_capacity(limit);
+            self.room().set_capacity(limit);
         }
         self.waiters().grant();
     }

@@ -39,8 +39,8 @@ pub struct SharedQueue {
     pub(in crate::parts) marks: Whole,
     pub(in crate::parts) rings: States,
     pub(in crate::parts) waiters: WaitQueue,
-    pub(in crate::parts) leases: Leases,
-    pub(in crate::parts) capacity: Capacity,
+    pub leases: Leases,
+    pub capacity: Capacity,
     pub schedule: Schedule,
     pub shown: shown::State,
 }

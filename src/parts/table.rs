@@ -95,6 +95,11 @@ impl Table {
         self.last_key = self.last_key.max(key).max(1);
     }
 
+    /// Sets whether the tubes are sub-queues.
+    pub fn set_has_subqueues(&mut self, has_subqueues: bool) {
+        self.has_subqueues = has_subqueues;
+    }
+
     /// Notes whether the queue is paused.
     pub fn note_pauses(&mut self, pauses: bool) {
         self.pauses |= pauses;

@@ -156,7 +156,7 @@ impl Queue {
         if let Some(mut slot) = slot::lock(slot) {
             slot.note_counted_tubes(!counted_labels.is_empty());
             slot.table.note_pauses(paused_until.is_some());
-            slot.set_has_subqueues(definition.options.features.has_subqueues());
+            slot.table.set_has_subqueues(definition.options.features.has_subqueues());
         }
         // A definition made by this transaction is not valid for others before the transaction ends.
         let is_owner_known = !transaction::has_redefined(slot);

@@ -169,8 +169,8 @@ fn undo(slot: SlotId, delta: &Delta) {
         && let Some(mut queue) = slot::lock(slot)
     {
         queue.marks().discard_rings();
-        queue.give_back(delta.capacity.reserved);
-        queue.undo_subqueues(&delta.subqueues, resets(delta));
+        queue.room().give_back(delta.capacity.reserved);
+        queue.subqueues().undo(&delta.subqueues, resets(delta));
         for (tube, count) in delta.waiters.unmade_ready.by_tube() {
             queue.waiters().wake(count, Offer { tube });
         }
@@ -246,7 +246,7 @@ fn mark_prepared() {
                 held::forget();
             }
             if let Some(mut queue) = slot::lock(slot) {
-                queue.mark_prepared();
+                queue.prepared().mark();
             }
         })
     });
@@ -258,7 +258,7 @@ fn give_up_claims() {
             if !delta.subqueues.is_empty()
                 && let Some(mut queue) = slot::lock(slot)
             {
-                queue.give_up_subqueues(&delta.subqueues, resets(delta));
+                queue.subqueues().give_up(&delta.subqueues, resets(delta));
             }
         })
     });
@@ -269,7 +269,7 @@ fn hand_over_reservations() {
     CHANGES.with_borrow(|stack| {
         stack.for_each(|slot, delta| {
             if let Some(mut queue) = slot::lock(slot) {
-                queue.keep_for_prepared(delta.capacity.reserved);
+                queue.capacity.keep_for_prepared(delta.capacity.reserved);
                 if delta.table.given_away {
                     queue.table.prepare_next_owner();
                 }

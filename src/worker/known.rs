@@ -139,7 +139,7 @@ impl KnownQueue {
         if ended.is_empty() || !may_have_taken(self.slot()) {
             return;
         }
-        let Some(epoch) = slot::lock(self.slot()).map(|slot| slot.epoch()) else { return };
+        let Some(epoch) = slot::lock(self.slot()).map(|slot| slot.leases.epoch()) else { return };
         for Ended { uuid, held } in ended {
             let known = held.filter(|held| self.is_tracked && held.since >= epoch);
             if known.is_some_and(|held| !held.is_in(self.slot())) {

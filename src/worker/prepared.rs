@@ -77,7 +77,7 @@ fn settle(marked: Vec<(Oid, SlotId)>) -> HashSet<Oid> {
     let mut reserved = Vec::with_capacity(marked.len());
     for (table, slot) in &marked {
         if let Some(mut queue) = slot::lock(*slot) {
-            reserved.push((*table, *slot, queue.clear_prepared()));
+            reserved.push((*table, *slot, queue.prepared().begin_search()));
         }
     }
     injection::point(c"xqueue-prepared-are-looked-for");
@@ -90,11 +90,11 @@ fn settle(marked: Vec<(Oid, SlotId)>) -> HashSet<Oid> {
             queue.waiters().wake_everyone();
             queue.schedule.lower_due(i64::MIN);
             match is_changed {
-                true => queue.find_prepared(),
-                false => queue.resolve_prepared(room),
+                true => queue.prepared().found(),
+                false => queue.prepared().found_none(room),
             }
             if let Some(owner) = owners.get(&table) {
-                queue.resolve_owner((*owner).into());
+                queue.prepared().resolve_owner((*owner).into());
             }
             if !is_changed {
                 // A prepared transaction can have given tasks to sessions that have ended since.

@@ -77,7 +77,7 @@ pub fn give_back(slot: SlotId) {
         unused
     });
     if let Some(mut queue) = slot::lock(slot) {
-        queue.give_back(unused);
+        queue.room().give_back(unused);
     }
 }
 
@@ -127,7 +127,7 @@ fn is_reserved(queue: &Queue, tasks: i64, capacity: i64) -> Result<bool> {
     loop {
         let growth = transaction::growth(queue.slot);
         let answer = slot::lock(queue.slot)
-            .map_or(Answer::Uncounted, |mut slot| slot.reserve(tasks, capacity, &growth));
+            .map_or(Answer::Uncounted, |mut slot| slot.room().reserve(tasks, capacity, &growth));
         if answer == Answer::Uncounted {
             recount::hasten(queue.slot);
         }

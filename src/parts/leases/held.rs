@@ -81,7 +81,7 @@ pub(super) fn clear() {
 /// Returns the number of leases in a queue. The worker searches the queue for that many when the session ends. Returns
 /// None if the worker searches it in any case.
 pub fn known_in(slot: SlotId) -> Option<u64> {
-    let epoch = slot::lock(slot)?.epoch();
+    let epoch = slot::lock(slot)?.leases.epoch();
     let is_sure = sessions::own_is_sure_since() >= Some(epoch) && !UNKNOWN.get();
     let count = HELD.with_borrow(|held| {
         held.iter().find(|(known, _)| *known == slot).map_or(0, |(_, count)| *count)

@@ -10,12 +10,3 @@ pub mod session;
 pub mod sessions;
 pub mod shared;
 pub mod store;
-
-use crate::parts::slot::QueueGuard;
-
-impl QueueGuard {
-    /// Returns the queue's invalidation epoch. Disabled triggers do not raise it.
-    pub fn epoch(&self) -> u64 {
-        self.leases.epoch
-    }
-}

@@ -6,3 +6,10 @@ pub struct Shared {
     /// counted over all queues.
     pub(in crate::parts) epoch: u64,
 }
+
+impl Shared {
+    /// Returns the queue's invalidation epoch. Disabled triggers do not raise it.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+}

@@ -64,15 +64,31 @@ fn with<T>(work: impl FnOnce(&mut Pool) -> T) -> T {
     work(&mut pool)
 }
 
+/// A queue's sub-queues, and the consumers that wait for their tasks.
+pub struct Subqueues<'q> {
+    slot: &'q mut QueueGuard,
+}
+
 impl QueueGuard {
+    pub fn subqueues(&mut self) -> Subqueues<'_> {
+        Subqueues { slot: self }
+    }
+
+    /// Returns whether every sub-queue with a task to take is known.
+    pub(in crate::parts) fn knows_all_subqueues(&self) -> bool {
+        !self.table.has_subqueues || is_complete(self.id())
+    }
+}
+
+impl Subqueues<'_> {
     /// Applies the changes of a committed transaction and wakes one consumer for each sub-queue that now has a task to
     /// take.
-    pub(in crate::parts) fn commit_subqueues(&mut self, changes: &SubqueueChanges, resets: bool) {
-        let id = self.id();
+    pub(in crate::parts) fn commit(&mut self, changes: &SubqueueChanges, resets: bool) {
+        let id = self.slot.id();
         if !changes.is_empty() {
-            let wake = |subqueue| self.waiters().wake(1, Offer { tube: Some(subqueue) });
+            let wake = |subqueue| self.slot.waiters().wake(1, Offer { tube: Some(subqueue) });
             if !commit(id, changes, wake) {
-                self.waiters().wake(u32::MAX, Offer { tube: None });
+                self.slot.waiters().wake(u32::MAX, Offer { tube: None });
             }
         }
         if resets {
@@ -82,23 +98,23 @@ impl QueueGuard {
 
     /// Gives up the claims of a transaction that is being prepared. No process could return them when it ends, and no
     /// process knows which tasks it has taken by hand.
-    pub fn give_up_subqueues(&mut self, changes: &SubqueueChanges, resets: bool) {
-        let id = self.id();
+    pub fn give_up(&mut self, changes: &SubqueueChanges, resets: bool) {
+        let id = self.slot.id();
         with(|pool| {
             let taken = changes.iter().filter(|(_, change)| change.taken > 0);
             taken.for_each(|(subqueue, _)| pool.take_unclaimed(id, subqueue));
         });
-        self.undo_subqueues(changes, resets);
+        self.undo(changes, resets);
     }
 
     /// Undoes the changes of a transaction or subtransaction.
-    pub fn undo_subqueues(&mut self, changes: &SubqueueChanges, resets: bool) {
-        let id = self.id();
-        undo(id, changes, |subqueue| self.waiters().wake(1, Offer { tube: Some(subqueue) }));
+    pub fn undo(&mut self, changes: &SubqueueChanges, resets: bool) {
+        let id = self.slot.id();
+        undo(id, changes, |subqueue| self.slot.waiters().wake(1, Offer { tube: Some(subqueue) }));
         // The rollback of a TRUNCATE does not report the tasks that it brings back.
         if resets || changes.more {
             reset(id);
-            self.waiters().wake(u32::MAX, Offer { tube: None });
+            self.slot.waiters().wake(u32::MAX, Offer { tube: None });
         }
     }
 }
@@ -250,16 +266,4 @@ pub fn begin_look(id: SlotId, subqueue: u64) -> Position {
 /// values if the result is not reliable.
 pub fn end_look(id: SlotId, subqueue: u64, first: Position, level: Level) {
     with(|pool| pool.end_look(id, subqueue, first, level));
-}
-
-impl QueueGuard {
-    /// Sets whether the tubes are sub-queues.
-    pub fn set_has_subqueues(&mut self, has_subqueues: bool) {
-        self.table.has_subqueues = has_subqueues;
-    }
-
-    /// Returns whether every sub-queue with a task to take is known.
-    pub(in crate::parts) fn knows_all_subqueues(&self) -> bool {
-        !self.table.has_subqueues || is_complete(self.id())
-    }
 }

@@ -240,7 +240,7 @@ impl Waiters<'_> {
         let mut link = if self.slot.waiters.producers > 0 { self.slot.waiters.head } else { 0 };
         while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
             if let Want::Capacity(tasks) = want {
-                if !self.slot.has_room(tasks) {
+                if !self.slot.room().suffices(tasks) {
                     return;
                 }
                 self.slot.capacity.reserved += tasks;
