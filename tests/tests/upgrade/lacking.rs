@@ -1,6 +1,5 @@
 //! Triggers and indexes of a queue: protected against accidental loss, reported when missing, and recreated by upgrade.
 
-use std::time::{Duration, Instant};
 use xqueue_tests::*;
 
 fn error(q: &mut Queue) -> String {
@@ -87,13 +86,33 @@ fn triggers_disabled_and_enabled_again() {
     q.assert_tasks(&[("ready", 2)]);
 }
 
-/// The worker does not wait for transactions that write. It tries again within milliseconds, not after the pause of
-/// seconds for queues that lack a trigger.
+/// The worker does not wait for transactions that write. It tries again within milliseconds, before the pause ends that
+/// it makes for a queue without an index.
 #[test]
 fn triggers_enabled_again_while_others_write() {
     // Other tests could keep the worker busy for as long as that pause.
     alone();
-    let mut q = Queue::with("lacking", "id bigint PRIMARY KEY", &json!({}));
+    let queue = || Queue::with("lacking", "id bigint PRIMARY KEY", &json!({}));
+    let (mut q, mut paused) = (queue(), queue());
+    let index = paused.index("ready");
+    // On a busy machine the pause can end before the writer does.
+    let is_first = (0..3).any(|_| {
+        paused.lose_index("ready");
+        wait_until("the pause begins", || error(&mut paused).contains("not valid"));
+        // The worker learns of the repair when the pause ends.
+        paused.sql(&format!("CREATE INDEX {index} ON {{q}} (id) WHERE status = 'R'"));
+        enable_while_another_writes(&mut q);
+        let is_first = !error(&mut paused).is_empty();
+        wait_until("the pause ends", || error(&mut paused).is_empty());
+        is_first
+    });
+    assert!(is_first, "the triggers are mended no sooner than the pause ends");
+}
+
+/// Loads a task with disabled triggers, and waits until the triggers fire always.
+#[track_caller]
+fn enable_while_another_writes(q: &mut Queue) {
+    q.sql("DELETE FROM {q}");
     let mut loader = q.client();
     let load = "ALTER TABLE {q} DISABLE TRIGGER ALL; INSERT INTO {q} VALUES (1); ALTER TABLE {q} ENABLE TRIGGER ALL";
     loader.batch_execute("BEGIN").expect("BEGIN");
@@ -103,13 +122,11 @@ fn triggers_enabled_again_while_others_write() {
         q.name
     );
     let writer = Waiter::start(q.client(), &write);
-    writer.wait_for_lock(&mut q);
+    writer.wait_for_lock(q);
     loader.batch_execute("COMMIT").expect("COMMIT");
     writer.task();
-    let begun = Instant::now();
-    wait_until("they fire always", || fire_always(&mut q));
-    assert!(begun.elapsed() < Duration::from_secs(2), "after {:?}", begun.elapsed());
-    wait_until("the tasks are counted", || exact(&mut q));
+    wait_until("they fire always", || fire_always(q));
+    wait_until("the tasks are counted", || exact(q));
     q.assert_tasks(&[("ready", 2)]);
 }
 

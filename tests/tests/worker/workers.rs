@@ -1,7 +1,6 @@
 //! Missing and stuck workers are reported.
 
 use std::process::Command;
-use std::time::Duration;
 use xqueue_tests::*;
 
 fn state(c: &mut Client) -> String {
@@ -10,6 +9,22 @@ fn state(c: &mut Client) -> String {
 
 fn error(c: &mut Client) -> String {
     scalar(c, "SELECT COALESCE(max(error), '') FROM xqueue.queues", &[])
+}
+
+/// Creates a database and waits until its worker has served a task with this delay.
+#[track_caller]
+fn serves_another(server: &Cluster, name: &str, delay: &str) -> Client {
+    server.client().batch_execute(&format!("CREATE DATABASE {name}")).unwrap();
+    let mut c = open(server.config().dbname(name));
+    c.batch_execute(&format!(
+        r#"CREATE EXTENSION xqueue; SELECT xqueue.create('jobs', '{{"features": {{"delayed": true}}}}');
+           SELECT xqueue.put('jobs', '{{}}', delay => '{delay}')"#
+    ))
+    .unwrap();
+    wait_until(&format!("{name} has a worker"), || {
+        scalar(&mut c, "SELECT count(*) = 1 FROM jobs WHERE status = 'R'", &[])
+    });
+    c
 }
 
 #[test]
@@ -126,7 +141,8 @@ fn a_database_that_is_closed_while_sessions_are_in_it() {
     inside.batch_execute("SELECT xqueue.put('jobs', '{}', delay => '10 ms')").unwrap();
     let lacks = format!("SELECT count(*) = 1 {own} AND pid IS NULL");
     wait_until("it has no worker", || scalar(&mut c, &lacks, &[]));
-    std::thread::sleep(Duration::from_secs(2));
+    // The launcher looks at the closed database once a second.
+    serves_another(&server, "other", "2 s");
     assert!(scalar::<bool>(&mut c, &lacks, &[]), "the launcher has looked at it again");
     c.batch_execute("ALTER DATABASE closed ALLOW_CONNECTIONS true").unwrap();
     let ready = "SELECT count(*) = 1 FROM jobs WHERE status = 'R'";
@@ -230,15 +246,9 @@ fn databases_that_are_locked_keep_no_places_for_workers() {
     for name in names() {
         owner.batch_execute(&format!("ALTER DATABASE {name} RENAME TO un{name}")).unwrap();
     }
-    server.client().batch_execute("CREATE DATABASE other TEMPLATE copied").unwrap();
-    let mut other = open(config.dbname("other"));
-    let create = r#"SELECT xqueue.create('jobs', '{"features": {"delayed": true}}')"#;
-    other.execute(create, &[]).unwrap();
-    other.execute("SELECT xqueue.put('jobs', '{}', delay => '0.1 s')", &[]).unwrap();
-    wait_until("another database has a worker", || {
-        scalar::<i64>(&mut other, "SELECT count(*) FROM jobs WHERE status = 'R'", &[]) == 1
-    });
-    std::thread::sleep(Duration::from_secs(2));
+    let mut other = serves_another(&server, "other", "0.1 s");
+    // A worker that tried to connect would wait for the lock for less than this delay.
+    serves_another(&server, "third", "2 s");
     assert!(!server.log().contains("lock timeout"), "no worker tries to connect");
     owner.batch_execute("ROLLBACK").unwrap();
     wait_until("they have workers again", || {
