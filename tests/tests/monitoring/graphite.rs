@@ -3,16 +3,17 @@
 //! The settings belong to the whole server, so each test runs alone.
 
 mod carbon;
+mod fakes;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::net::TcpListener;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use carbon::Carbon;
+use fakes::{accept, closing, connections_to, fill, listen, port, vanish};
 use xqueue_tests::{
     Client, Cluster, Database, Queue, Server, connect, database, id, json, put, scalar, take,
     unique, wait_until,
@@ -96,22 +97,6 @@ fn delayed_task_comes(queue: &mut Queue) {
     let taken = queue.ask("SELECT xqueue.take('{q}', '10s')");
     assert_eq!(taken.first().map(id), Some(id(&task)), "a delayed task comes");
     queue.sql(&format!("SELECT xqueue.ack('{{q}}', {})", id(&task)));
-}
-
-/// Returns the local ports of the connections to a port of this machine, including connections not yet established.
-fn connections_to(port: u16) -> BTreeSet<u16> {
-    const ESTABLISHED: &str = "01";
-    const SYN_SENT: &str = "02";
-    let far = format!("{:08X}:{port:04X}", u32::from_ne_bytes([127, 0, 0, 1]));
-    let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel lists its sockets");
-    let near_end = |line: &str| {
-        let mut fields = line.split_whitespace().skip(1);
-        let (near, remote, state) = (fields.next()?, fields.next()?, fields.next()?);
-        let is_wanted = remote == far && [ESTABLISHED, SYN_SENT].contains(&state);
-        let (_, port) = near.split_once(':').filter(|_| is_wanted)?;
-        u16::from_str_radix(port, 16).ok()
-    };
-    table.lines().filter_map(near_end).collect()
 }
 
 #[test]
@@ -207,8 +192,8 @@ fn reload_changes_protocol_and_prefix_and_switches_off() {
     });
     assert!(carbon.last(&first_metric).is_some_and(|(time, _)| time <= seen));
 
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    settings.send_to(listener.local_addr().expect("it is bound").port(), "tcp", &first);
+    let listener = listen();
+    settings.send_to(port(&listener), "tcp", &first);
     let (stream, _) = accept(&listener);
     let mut stream = BufReader::new(stream);
     let mut line = String::new();
@@ -217,19 +202,6 @@ fn reload_changes_protocol_and_prefix_and_switches_off() {
     settings.change(&[("host", "")]);
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).expect("the connection is closed when the host is taken away");
-}
-
-fn accept(listener: &TcpListener) -> (TcpStream, std::net::SocketAddr) {
-    listener.set_nonblocking(true).expect("a socket of ours");
-    let mut accepted = None;
-    wait_until("the server connects", || {
-        accepted = listener.accept().ok();
-        accepted.is_some()
-    });
-    let (stream, address) = accepted.expect("it was accepted");
-    stream.set_nonblocking(false).expect("a socket of ours");
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket of ours");
-    (stream, address)
 }
 
 #[test]
@@ -267,12 +239,12 @@ fn a_deaf_graphite_delays_nothing() {
     let mut settings = Settings::new();
     let mut queue = Queue::new("graphite");
 
-    let full = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let full = listen();
     let fillers = fill(&full);
     one_line_and_no_delay(&mut settings, &mut queue, &full, 2);
     drop(fillers);
 
-    let never_reads = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let never_reads = listen();
     one_line_and_no_delay(&mut settings, &mut queue, &never_reads, 1);
 }
 
@@ -285,7 +257,7 @@ fn one_line_and_no_delay(
     graphite: &TcpListener,
     attempts: usize,
 ) {
-    let port = graphite.local_addr().expect("it is bound").port();
+    let port = port(graphite);
     let (before, others) = (logged("tcp", port), connections_to(port));
     settings.send_to(port, "tcp", "xqueue");
     let (mut last, mut outlasted) = (BTreeSet::new(), BTreeSet::new());
@@ -307,8 +279,6 @@ fn no_graphite_delays_a_fast_shutdown() {
     server.client().batch_execute("SELECT xqueue.create('jobs')").expect("a queue");
     // Reports of this size soon fill the kernel's buffers.
     server.configure(&format!("xqueue.graphite_prefix = '{}'", "x".repeat(100_000)));
-    let listen = || TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = |listener: &TcpListener| listener.local_addr().expect("it is bound").port();
     let log_says = |host: &str, port: u16, words: &str| {
         let line = format!("cannot send metrics to Graphite at tcp://{host}:{port}: {words}");
         wait_until(&line, || server.log().contains(&line));
@@ -344,22 +314,9 @@ fn no_graphite_delays_a_fast_shutdown() {
     stop("refuses");
 
     let closes_midway = listen();
-    let address = closes_midway.local_addr().expect("it is bound");
-    let end = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !end.load(Ordering::Relaxed) {
-                let (mut stream, _) = closes_midway.accept().expect("a connection");
-                drop(stream.read(&mut [0; 9]));
-            }
-        });
-        // Runs also if an assertion fails: the thread waits for one more connection.
-        let _last = OnDrop(|| {
-            end.store(true, Ordering::Relaxed);
-            drop(TcpStream::connect(address));
-        });
-        start("127.0.0.1", address.port());
-        log_says("127.0.0.1", address.port(), "");
+    closing(&closes_midway, false, |_| {
+        start("127.0.0.1", port(&closes_midway));
+        log_says("127.0.0.1", port(&closes_midway), "");
         stop("closes midway");
     });
 
@@ -374,8 +331,8 @@ fn a_graphite_that_vanishes_delays_nothing_and_is_found_again() {
     let _server = Server::alone();
     let mut settings = Settings::new();
     let mut queue = Queue::new("graphite");
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = listener.local_addr().expect("it is bound").port();
+    let listener = listen();
+    let port = port(&listener);
     let before = logged("tcp", port);
     // Lines alternate: Graphite is reachable, then it is gone, and so on.
     let is_there = || (logged("tcp", port) - before) % 2 == 1;
@@ -402,21 +359,9 @@ fn a_graphite_that_closes_at_once_delays_nothing() {
     let _server = Server::alone();
     let mut settings = Settings::new();
     let mut queue = Queue::new("graphite");
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = listener.local_addr().expect("it is bound").port();
-    let (end, closed) = (AtomicBool::new(false), AtomicUsize::new(0));
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !end.load(Ordering::Relaxed) {
-                drop(listener.accept());
-                closed.fetch_add(1, Ordering::Relaxed);
-            }
-        });
-        // Runs also if an assertion fails: the thread waits for one more connection.
-        let _last = OnDrop(|| {
-            end.store(true, Ordering::Relaxed);
-            drop(TcpStream::connect(("127.0.0.1", port)));
-        });
+    let listener = listen();
+    let port = port(&listener);
+    closing(&listener, true, |closed| {
         let before = logged("tcp", port);
         settings.send_to(port, "tcp", "xqueue");
         wait_until("several connections have been closed", || {
@@ -426,45 +371,4 @@ fn a_graphite_that_closes_at_once_delays_nothing() {
         wait_until("the log tells of this Graphite", || logged("tcp", port) > before);
         assert_eq!(logged("tcp", port), before + 1, "lines in the log");
     });
-}
-
-struct OnDrop<F: Fn()>(F);
-
-impl<F: Fn()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
-}
-
-/// Connects until the kernel no longer answers: later attempts to connect get no reply at all.
-fn fill(listener: &TcpListener) -> Vec<TcpStream> {
-    // SAFETY: the descriptor is open, and the second listen only shrinks the backlog.
-    assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
-    let address = listener.local_addr().expect("it is bound");
-    let mut connected = Vec::new();
-    wait_until("the backlog is full", || {
-        let attempt = TcpStream::connect_timeout(&address, Duration::from_millis(200));
-        let refused = attempt.is_err();
-        connected.extend(attempt);
-        refused
-    });
-    connected
-}
-
-/// Makes the kernel drop everything that arrives for this connection, without acknowledging or refusing it.
-fn vanish(stream: &TcpStream) {
-    let drop_all = libc::sock_filter { code: libc::BPF_RET as u16, jt: 0, jf: 0, k: 0 };
-    let mut program = [drop_all];
-    let filter = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
-    // SAFETY: the descriptor is open, and the filter has as many instructions as its length says.
-    let result = unsafe {
-        libc::setsockopt(
-            stream.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_FILTER,
-            (&raw const filter).cast(),
-            size_of::<libc::sock_fprog>() as libc::socklen_t,
-        )
-    };
-    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
