@@ -1,6 +1,7 @@
 //! Privileges, and attempts to exceed them.
 
 mod attacks;
+mod casts;
 mod guard;
 mod hostile_owner;
 mod identity_attacks;
