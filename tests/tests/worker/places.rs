@@ -36,15 +36,16 @@ fn ready(q: &mut Queue) -> i64 {
     q.counted()["ready"].as_i64().unwrap()
 }
 
+/// Puts a task with a short delay in each database.
+fn delay(all: &mut [Queue]) {
+    all.iter_mut().for_each(|q| q.sql("SELECT xqueue.put('{q}', '{}', '100 milliseconds')"));
+}
+
 /// Lets a delay end in each database at about the same time, and waits until each task is ready.
 #[track_caller]
 fn keep_delays(all: &mut [Queue]) {
-    for q in all.iter_mut() {
-        q.sql("SELECT xqueue.put('{q}', '{}', '100 milliseconds')");
-    }
-    for q in all {
-        q.wait_for("waiting", 0);
-    }
+    delay(all);
+    all.iter_mut().for_each(|q| q.wait_for("waiting", 0));
 }
 
 /// Drops a connection in each database, and waits until its tasks are back.
@@ -72,19 +73,18 @@ fn keep_busy(all: &mut [Queue], tasks: u32) {
     all.iter_mut().for_each(|q| q.sql(&series));
 }
 
-fn states(c: &mut Client) -> Vec<String> {
-    values(c, "SELECT to_jsonb(state) FROM xqueue.workers", &[])
-        .iter()
-        .map(|state| state.as_str().unwrap_or_default().to_string())
-        .collect()
-}
-
 const NO_WORKER: &str = "xqueue: no background worker for";
 
 /// Returns the background workers of a kind.
 fn processes(c: &mut Client, kind: &str) -> Vec<i32> {
     let sql = "SELECT coalesce(array_agg(pid), '{}') FROM pg_stat_activity WHERE backend_type = $1";
     scalar(c, sql, &[&kind])
+}
+
+fn terminate(c: &mut Client, kind: &str) {
+    for pid in processes(c, kind) {
+        let _ended: bool = scalar(c, "SELECT pg_terminate_backend($1)", &[&pid]);
+    }
 }
 
 #[test]
@@ -96,11 +96,8 @@ fn delays_are_kept_and_orphans_given_back_in_all_databases() {
         give_back(&mut all);
     }
     let mut c = server.client();
-    wait_until("those without work have left", || {
-        let states = states(&mut c);
-        states.iter().all(|state| ["RUNNING", "RESTING"].contains(&state.as_str()))
-            && states.contains(&"RESTING".to_string())
-    });
+    let have_left = "SELECT bool_and(state IN ('RUNNING', 'RESTING')) AND bool_or(state = 'RESTING') FROM xqueue.workers";
+    wait_until("those without work have left", || scalar(&mut c, have_left, &[]));
     let wrong = "SELECT count(*) FROM xqueue.workers WHERE error IS NOT NULL OR lag > '5 s'";
     assert_eq!(scalar::<i64>(&mut c, wrong, &[]), 0);
     assert!(!server.log().contains(NO_WORKER));
@@ -158,9 +155,7 @@ fn a_database_dropped_while_it_waits_leaves_the_others_their_turns() {
     keep_delays(&mut all);
     let mut admin = server.client();
     for dropped in ["crowd6", "crowd5"] {
-        for q in &mut all {
-            q.sql("SELECT xqueue.put('{q}', '{}', '100 milliseconds')");
-        }
+        delay(&mut all);
         let mut q = all.pop().expect("a database");
         q.abandon();
         drop(q);
@@ -178,18 +173,14 @@ fn turns_go_on_after_the_end_of_the_launcher_and_of_workers() {
     keep_delays(&mut all);
     let mut c = server.client();
     for kind in ["xqueue launcher", "xqueue worker"] {
-        for pid in processes(&mut c, kind) {
-            let _ended: bool = scalar(&mut c, "SELECT pg_terminate_backend($1)", &[&pid]);
-        }
+        terminate(&mut c, kind);
         keep_delays(&mut all);
         give_back(&mut all);
     }
     // SIGKILL restarts the server.
     for kind in ["xqueue launcher", "xqueue worker"] {
         let mut c = server.client();
-        for q in &mut all {
-            q.sql("SELECT xqueue.put('{q}', '{}', '100 milliseconds')");
-        }
+        delay(&mut all);
         let before: Vec<i64> =
             all.iter_mut().map(|q| q.counted()["total"].as_i64().unwrap()).collect();
         // A worker can end between the two steps, because its turn ends.
@@ -222,12 +213,8 @@ fn a_database_that_accepts_no_connections_takes_no_turn_of_others() {
         }
     };
     allow(&mut admin, false);
-    for q in &mut all[..3] {
-        q.sql("SELECT xqueue.put('{q}', '{}', '100 milliseconds')");
-    }
-    for pid in processes(&mut admin, "xqueue worker") {
-        let _ended: bool = scalar(&mut admin, "SELECT pg_terminate_backend($1)", &[&pid]);
-    }
+    delay(&mut all[..3]);
+    terminate(&mut admin, "xqueue worker");
     let closed = "SELECT count(*) FROM pg_stat_activity
                   WHERE backend_type = 'xqueue worker' AND datname IN ('crowd0', 'crowd1', 'crowd2')";
     wait_until("they have no worker", || scalar::<i64>(&mut admin, closed, &[]) == 0);
@@ -320,23 +307,27 @@ fn a_worker_reads_all_definitions_before_it_leaves() {
     assert!(workers.len() <= 3, "{workers:?}");
 }
 
-/// Adds a queue with too many pages for the database worker to recount by itself.
-fn make_large(q: &mut Queue) {
-    q.sql(
-        "CREATE TABLE large (id bigint PRIMARY KEY, filler char(100) DEFAULT '');
-         INSERT INTO large SELECT generate_series(1, 70000);
-         SELECT xqueue.upgrade('large')",
-    );
+/// Adds a queue to four of the databases, with too many pages for a database worker to recount it by itself. A crash of
+/// the server makes recounts necessary.
+fn recounting(server: &Cluster) -> Vec<Queue> {
+    let mut all = crowd(server);
+    for q in &mut all[..4] {
+        q.sql(
+            "CREATE TABLE large (id bigint PRIMARY KEY, filler char(100) DEFAULT '');
+             INSERT INTO large SELECT generate_series(1, 70000);
+             SELECT xqueue.upgrade('large')",
+        );
+    }
+    server.stop("immediate");
+    server.start();
+    all.iter_mut().for_each(Queue::reconnect);
+    all
 }
 
 #[test]
 fn delays_are_kept_while_large_tables_are_counted_again() {
     let server = Cluster::new(TWO_PLACES);
-    let mut all = queues_of(&server, &json!({"delayed": true, "ttr": true}));
-    all[..4].iter_mut().for_each(make_large);
-    server.stop("immediate");
-    server.start();
-    all.iter_mut().for_each(Queue::reconnect);
+    let mut all = recounting(&server);
     keep_delays(&mut all);
     give_back(&mut all);
     for q in &mut all[..4] {
@@ -349,11 +340,7 @@ fn delays_are_kept_while_large_tables_are_counted_again() {
 #[test]
 fn delays_are_kept_with_one_place_although_a_large_table_waits_for_another() {
     let server = Cluster::new("max_worker_processes = 4\n");
-    let mut all = queues_of(&server, &json!({"delayed": true, "ttr": true}));
-    all[..4].iter_mut().for_each(make_large);
-    server.stop("immediate");
-    server.start();
-    all.iter_mut().for_each(Queue::reconnect);
+    let mut all = recounting(&server);
     for _ in 0..3 {
         keep_delays(&mut all);
         give_back(&mut all);
