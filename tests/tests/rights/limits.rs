@@ -123,21 +123,25 @@ fn client_of(cluster: &Cluster, role: &str) -> Client {
     open(cluster.config().user(role))
 }
 
+/// Starts a server with the extension in two databases, and with the role greedy, a member of the role helper.
+fn two_databases(settings: &str) -> Cluster {
+    let cluster = Cluster::new(settings);
+    let roles = "CREATE ROLE greedy LOGIN; CREATE ROLE helper LOGIN; GRANT helper TO greedy";
+    cluster.client().batch_execute(roles).unwrap();
+    cluster.client().batch_execute("CREATE DATABASE second").unwrap();
+    open(cluster.config().dbname("second")).batch_execute("CREATE EXTENSION xqueue").unwrap();
+    for database in ["postgres", "second"] {
+        let grant = "GRANT CREATE ON SCHEMA public TO PUBLIC";
+        open(cluster.config().dbname(database)).batch_execute(grant).unwrap();
+    }
+    cluster
+}
+
 /// The queues of two roles, one of which creates as many as it can.
 #[test]
 fn queues_of_a_role_are_limited() {
-    let cluster = Cluster::new("xqueue.max_queues = 10\n");
-    let mut superuser = cluster.client();
-    superuser
-        .batch_execute(
-            "CREATE ROLE greedy LOGIN; CREATE ROLE modest LOGIN; GRANT CREATE ON SCHEMA public TO PUBLIC",
-        )
-        .unwrap();
-    superuser.batch_execute("CREATE DATABASE second").unwrap();
-    let mut in_second = open(cluster.config().dbname("second"));
-    in_second
-        .batch_execute("CREATE EXTENSION xqueue; GRANT CREATE ON SCHEMA public TO PUBLIC")
-        .unwrap();
+    let cluster = two_databases("xqueue.max_queues = 10\n");
+    cluster.client().batch_execute("CREATE ROLE modest LOGIN").unwrap();
     let mut c = client_of(&cluster, "greedy");
     for n in 1..=5 {
         c.batch_execute(&format!("SELECT xqueue.create('greedy_{n}')")).unwrap();
@@ -207,19 +211,9 @@ fn slots_of_queues_that_prepared_transactions_made_come_back() {
 #[test]
 fn queues_that_are_given_to_another_role_are_counted_for_that() {
     const FULL: &str = "role \"helper\" may have no more than 3 queues";
-    let cluster = Cluster::new("xqueue.max_queues = 20\nxqueue.max_queues_per_role = 3\n");
+    let cluster = two_databases("xqueue.max_queues = 20\nxqueue.max_queues_per_role = 3\n");
     let mut superuser = cluster.client();
-    superuser
-        .batch_execute(
-            "CREATE ROLE greedy LOGIN; CREATE ROLE helper LOGIN; GRANT helper TO greedy;
-             GRANT CREATE ON SCHEMA public TO PUBLIC",
-        )
-        .unwrap();
-    superuser.batch_execute("CREATE DATABASE second").unwrap();
     let second = cluster.config().dbname("second").user("greedy").to_owned();
-    open(cluster.config().dbname("second"))
-        .batch_execute("CREATE EXTENSION xqueue; GRANT CREATE ON SCHEMA public TO PUBLIC")
-        .unwrap();
     let mut c = client_of(&cluster, "greedy");
     let create = |c: &mut Client, names: [&str; 3]| {
         names.iter().for_each(|q| c.batch_execute(&format!("SELECT xqueue.create('{q}')")).unwrap())
@@ -274,18 +268,7 @@ fn queues_that_are_given_to_another_role_are_counted_for_that() {
 /// Giving a queue away and taking it back frees no slot, nor does downgrading a queue for a moment.
 #[test]
 fn what_is_given_away_or_downgraded_and_comes_back_leaves_no_room() {
-    let cluster = Cluster::new("xqueue.max_queues = 20\nxqueue.max_queues_per_role = 2\n");
-    let mut superuser = cluster.client();
-    superuser
-        .batch_execute(
-            "CREATE ROLE greedy LOGIN; CREATE ROLE helper LOGIN; GRANT helper TO greedy;
-             GRANT CREATE ON SCHEMA public TO PUBLIC",
-        )
-        .unwrap();
-    superuser.batch_execute("CREATE DATABASE second").unwrap();
-    open(cluster.config().dbname("second"))
-        .batch_execute("CREATE EXTENSION xqueue; GRANT CREATE ON SCHEMA public TO PUBLIC")
-        .unwrap();
+    let cluster = two_databases("xqueue.max_queues = 20\nxqueue.max_queues_per_role = 2\n");
     let mut elsewhere = open(cluster.config().dbname("second").user("greedy"));
     elsewhere.batch_execute("SELECT xqueue.create('there')").unwrap();
     let mut c = client_of(&cluster, "greedy");
@@ -306,18 +289,7 @@ fn what_is_given_away_or_downgraded_and_comes_back_leaves_no_room() {
 /// Whether the prepared transaction commits or rolls back, neither role exceeds its limit.
 #[test]
 fn a_queue_that_a_prepared_transaction_gives_away_is_counted_for_both() {
-    let cluster = Cluster::new("xqueue.max_queues = 20\nxqueue.max_queues_per_role = 2\n");
-    let mut superuser = cluster.client();
-    superuser
-        .batch_execute(
-            "CREATE ROLE greedy LOGIN; CREATE ROLE helper LOGIN; GRANT helper TO greedy;
-             GRANT CREATE ON SCHEMA public TO PUBLIC",
-        )
-        .unwrap();
-    superuser.batch_execute("CREATE DATABASE second").unwrap();
-    open(cluster.config().dbname("second"))
-        .batch_execute("CREATE EXTENSION xqueue; GRANT CREATE ON SCHEMA public TO PUBLIC")
-        .unwrap();
+    let cluster = two_databases("xqueue.max_queues = 20\nxqueue.max_queues_per_role = 2\n");
     let mut c = client_of(&cluster, "greedy");
     c.batch_execute("SELECT xqueue.create('a'); SELECT xqueue.create('b')").unwrap();
     client_of(&cluster, "helper").batch_execute("SELECT xqueue.create('h')").unwrap();
