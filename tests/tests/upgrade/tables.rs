@@ -104,7 +104,7 @@ fn an_index_that_exists_is_used() {
         plan["ddl"].as_array().unwrap().iter().map(|d| d.as_str().unwrap().to_owned()).collect();
     assert!(!ddl.is_empty() && plan["definition"]["key"] == json!(["id"]), "{plan}");
     assert_eq!(columns(&mut q), ["id", "payload"], "a dry run does nothing");
-    expect_error(&mut q.admin, &format!("SELECT xqueue.take('{name}')"), "55000", "is not a queue");
+    q.fails("SELECT xqueue.take('{q}')", "55000", "is not a queue");
     // The administrator adds the columns, and builds the indexes concurrently.
     let mut made = 0;
     for sql in &ddl {
@@ -200,12 +200,8 @@ fn a_unique_key_without_a_primary_key() {
     );
     let definition = q.upgrade(&json!({}));
     assert_eq!(definition["key"], json!(["code"]));
-    let name = q.name.clone();
-    assert_eq!(take(&mut q.admin, &name, "0", 1).len(), 1);
-    assert_eq!(
-        values(&mut q.admin, &format!("SELECT xqueue.ack('{name}', 'a'::text)"), &[]).len(),
-        1
-    );
+    assert_eq!(q.ask("SELECT xqueue.take('{q}')").len(), 1);
+    assert_eq!(q.ask("SELECT xqueue.ack('{q}', 'a'::text)").len(), 1);
 }
 
 #[test]
@@ -219,12 +215,7 @@ fn downgrade() {
         take_all(&mut q.admin, &name);
         q.sql("SELECT xqueue.release('{q}', 1)");
         q.sql(&format!("SELECT xqueue.downgrade('{{q}}', {drop})"));
-        expect_error(
-            &mut q.admin,
-            &format!("SELECT xqueue.take('{name}')"),
-            "55000",
-            "is not a queue",
-        );
+        q.fails("SELECT xqueue.take('{q}')", "55000", "is not a queue");
         let triggers = "SELECT count(*) FROM pg_trigger WHERE tgrelid = $1::text::regclass";
         assert_eq!(scalar::<i64>(&mut q.admin, triggers, &[&name]), 0);
         q.sql("INSERT INTO {q} DEFAULT VALUES; DELETE FROM {q} WHERE id <> 1");
@@ -241,12 +232,7 @@ fn create() {
     let name = unique("created");
     let mut q = Queue::adopt(&database(), &name);
     q.sql(r#"SELECT xqueue.create('{q}', '{"features": {"delayed": true}}')"#);
-    expect_error(
-        &mut q.admin,
-        &format!("SELECT xqueue.create('{name}')"),
-        "42P07",
-        "already exists",
-    );
+    q.fails("SELECT xqueue.create('{q}')", "42P07", "already exists");
     q.sql("SELECT xqueue.create('{q}', '{}', if_not_exists => true)");
     put(&mut q.admin, &name, 1);
     q.sql("SELECT xqueue.put('{q}', '{}', '20ms')");
@@ -312,12 +298,8 @@ fn a_switch_without_ddl_is_in_force_at_once_and_never_after_a_rollback() {
     // In sessions that have not used the queue yet: a failing statement, and a failing statement inside a DO block.
     let upgrade = format!("xqueue.upgrade('{name}', '{keep}')");
     let mut failed = q.client();
-    expect_error(
-        &mut failed,
-        &format!("SELECT {upgrade}, 1 / (random() * 0)::integer"),
-        "22012",
-        "",
-    );
+    let fails = format!("SELECT {upgrade}, 1 / (random() * 0)::integer");
+    expect_error(&mut failed, &fails, "22012", "");
     let mut caught = q.client();
     caught
         .batch_execute(&format!(

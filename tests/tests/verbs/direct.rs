@@ -93,10 +93,7 @@ fn columns_that_come_and_go() {
     q.sql("ALTER TABLE {q} ADD COLUMN twice text GENERATED ALWAYS AS (note || note) STORED");
     assert_eq!(put(&mut q, r#"{"note": "third"}"#)["twice"], "thirdthird");
     assert_eq!(ids(&take(&mut q.admin, &name, "0", 2)), [3]);
-    assert_eq!(
-        values(&mut q.admin, &format!("SELECT xqueue.ack('{name}', ARRAY[2, 3])"), &[]).len(),
-        2
-    );
+    assert_eq!(q.ask("SELECT xqueue.ack('{q}', ARRAY[2, 3])").len(), 2);
 }
 
 #[test]
@@ -125,10 +122,7 @@ fn indexes_of_all_kinds() {
         assert_eq!(q.ask_one(&format!("{found} note = 'b'")), json!(1), "{index}");
         assert_eq!(q.ask_one(&format!("{found} upper(note) = 'C'")), json!(1), "{index}");
         assert_eq!(q.ask_one(&format!("{found} payload @> '{{\"n\": 2}}'")), json!(1), "{index}");
-        assert_eq!(
-            values(&mut q.admin, &format!("SELECT xqueue.ack('{name}', ARRAY[1, 2])"), &[]).len(),
-            2
-        );
+        assert_eq!(q.ask("SELECT xqueue.ack('{q}', ARRAY[1, 2])").len(), 2);
     }
 }
 
@@ -211,10 +205,7 @@ fn an_ack_that_names_a_task_twice() {
     assert_eq!(ids(&take(&mut q.admin, &name, "0", 2)), [1, 2]);
     q.fails("SELECT xqueue.ack('{q}', ARRAY[1, 2, 1])", "P0002", "task 1 was not found");
     q.assert_tasks(&[("taken", 2)]);
-    assert_eq!(
-        values(&mut q.admin, &format!("SELECT xqueue.ack('{name}', ARRAY[2, 1])"), &[]).len(),
-        2
-    );
+    assert_eq!(q.ask("SELECT xqueue.ack('{q}', ARRAY[2, 1])").len(), 2);
 }
 
 /// A publication without replica identity allows no updates, on the direct path either.

@@ -15,7 +15,7 @@ pub enum Time {
     Future,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Task {
     pub status: char,
     pub owner: Option<Session>,
@@ -31,18 +31,7 @@ pub struct Task {
 
 impl Task {
     pub fn new(status: char) -> Task {
-        Task {
-            status,
-            owner: None,
-            attempts: 0,
-            priority: 0,
-            tube: None,
-            payload: None,
-            runat: None,
-            expires: None,
-            has_ttr: false,
-            has_reason: false,
-        }
+        Task { status, ..Task::default() }
     }
 }
 
