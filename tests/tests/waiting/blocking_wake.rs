@@ -22,13 +22,51 @@ fn still_waiting(q: &mut Queue, waiter: &Waiter) {
 }
 
 #[test]
-fn put() {
+fn a_new_task() {
     let mut q = Queue::new("wake");
-    let task = woken_by(&mut q, |q| {
-        xqueue_tests::put(&mut q.admin, &q.name, 7);
-    });
-    assert_eq!(task["payload"], json!({"n": 7}));
-    q.assert_tasks(&[("total", 0)]);
+    for sql in [
+        r#"SELECT xqueue.put('{q}', '{"payload": 7}')"#,
+        "INSERT INTO {q} (payload) VALUES ('7')",
+        "COPY {q} (payload) FROM PROGRAM 'echo 7'",
+        r#"SELECT xqueue.put('{q}', '{"payload": 7}', '100 milliseconds')"#,
+    ] {
+        println!("{sql}");
+        let task = woken_by(&mut q, |q| q.sql(sql));
+        assert_eq!(task["payload"], json!(7));
+        q.assert_tasks(&[("total", 0)]);
+    }
+}
+
+/// Another session holds the only task and then lets it go, by its end if no statement is given.
+#[test]
+fn a_task_that_another_session_lets_go() {
+    for (holds, lets_go) in [
+        ("SELECT xqueue.take('{q}')", "SELECT xqueue.release('{q}', 1)"),
+        ("SELECT xqueue.take('{q}')", ""),
+        ("BEGIN; SELECT xqueue.take('{q}')", "ROLLBACK"),
+        ("BEGIN; SELECT xqueue.take('{q}')", ""),
+        ("BEGIN; SAVEPOINT a; SAVEPOINT b; SELECT xqueue.take('{q}'); RELEASE b", "ROLLBACK TO a"),
+        // A take skips a locked row.
+        ("BEGIN; DELETE FROM {q}", "ROLLBACK"),
+        ("BEGIN; UPDATE {q} SET status = 'B'", "ROLLBACK"),
+        ("BEGIN; UPDATE {q} SET payload = '2'", "COMMIT"),
+        ("BEGIN; SELECT FROM {q} FOR UPDATE", "COMMIT"),
+    ] {
+        println!("{holds}; {lets_go}");
+        let mut q = Queue::new("wake");
+        let (name, mut other) = (q.name.clone(), q.client());
+        put(&mut other, &name, 1);
+        for sql in holds.split("; ") {
+            other.batch_execute(&sql.replace("{q}", &name)).unwrap();
+        }
+        let mut other = Some(other);
+        let task = woken_by(&mut q, |_| match (lets_go, &mut other) {
+            ("", other) => drop(other.take()),
+            (sql, Some(other)) => other.batch_execute(&sql.replace("{q}", &name)).unwrap(),
+            (_, None) => {}
+        });
+        assert_eq!(task["payload"] == json!(2), holds.contains("payload"));
+    }
 }
 
 #[test]
@@ -39,31 +77,6 @@ fn put_only_when_it_commits() {
     still_waiting(&mut q, &waiter);
     q.sql("COMMIT");
     assert_eq!(waiter.task().1["status"], json!("T"));
-}
-
-#[test]
-fn plain_insert() {
-    let mut q = Queue::new("wake");
-    woken_by(&mut q, |q| q.sql("INSERT INTO {q} (payload) VALUES ('1')"));
-}
-
-#[test]
-fn copy() {
-    let mut q = Queue::new("wake");
-    woken_by(&mut q, |q| {
-        let mut copy = q.admin.copy_in(&format!("COPY {} (payload) FROM STDIN", q.name)).unwrap();
-        std::io::Write::write_all(&mut copy, b"{\"n\": 1}\n").unwrap();
-        copy.finish().unwrap();
-    });
-}
-
-#[test]
-fn release_by_another_session() {
-    let mut q = Queue::new("wake");
-    let mut holder = q.client();
-    let id = xqueue_tests::put(&mut holder, &q.name, 1);
-    assert_eq!(take_all(&mut holder, &q.name), [id]);
-    woken_by(&mut q, |q| assert_eq!(release(&mut holder, &q.name, id).len(), 1));
 }
 
 #[test]
@@ -78,38 +91,10 @@ fn update_by_hand_from_each_state() {
 }
 
 #[test]
-fn promotion_of_a_delayed_task() {
-    let mut q = Queue::new("wake");
-    woken_by(&mut q, |q| q.sql("SELECT xqueue.put('{q}', '{}', '100 milliseconds')"));
-}
-
-#[test]
-fn rollback_of_anothers_take() {
-    let mut q = Queue::new("wake");
-    let mut other = q.client();
-    xqueue_tests::put(&mut other, &q.name, 1);
-    other.batch_execute("BEGIN").unwrap();
-    assert_eq!(take_all(&mut other, &q.name).len(), 1);
-    woken_by(&mut q, |_| other.batch_execute("ROLLBACK").unwrap());
-}
-
-#[test]
-fn rollback_to_savepoint_of_anothers_take() {
-    let mut q = Queue::new("wake");
-    let mut other = q.client();
-    xqueue_tests::put(&mut other, &q.name, 1);
-    other.batch_execute("BEGIN; SAVEPOINT a; SAVEPOINT b").unwrap();
-    assert_eq!(take_all(&mut other, &q.name).len(), 1);
-    other.batch_execute("RELEASE b").unwrap();
-    woken_by(&mut q, |_| other.batch_execute("ROLLBACK TO a").unwrap());
-    other.batch_execute("COMMIT").unwrap();
-}
-
-#[test]
 fn exception_block_around_anothers_take() {
     let mut q = Queue::new("wake");
     let (name, gate) = (q.name.clone(), pid(&mut q.admin));
-    xqueue_tests::put(&mut q.admin, &name, 1);
+    put(&mut q.admin, &name, 1);
     q.sql(&format!("SELECT pg_advisory_lock({gate})"));
     let other = Waiter::start(
         q.client(),
@@ -131,25 +116,6 @@ fn exception_block_around_anothers_take() {
 }
 
 #[test]
-fn end_of_a_session_inside_its_transaction() {
-    let mut q = Queue::new("wake");
-    let mut other = q.client();
-    xqueue_tests::put(&mut other, &q.name, 1);
-    other.batch_execute("BEGIN").unwrap();
-    assert_eq!(take_all(&mut other, &q.name).len(), 1);
-    woken_by(&mut q, |_| drop(other));
-}
-
-#[test]
-fn end_of_the_session_that_holds_the_task() {
-    let mut q = Queue::new("wake");
-    let mut other = q.client();
-    xqueue_tests::put(&mut other, &q.name, 1);
-    assert_eq!(take_all(&mut other, &q.name).len(), 1);
-    woken_by(&mut q, |_| drop(other));
-}
-
-#[test]
 fn commit_prepared_of_a_put() {
     let mut q = Queue::new("wake");
     let gid = q.name.clone();
@@ -168,8 +134,8 @@ fn rollback_prepared_of_a_put_gives_nothing() {
     q.sql(&format!("BEGIN; SELECT xqueue.put('{{q}}', '{{}}'); PREPARE TRANSACTION '{gid}'"));
     q.sql(&format!("ROLLBACK PREPARED '{gid}'"));
     still_waiting(&mut q, &waiter);
-    let id = xqueue_tests::put(&mut q.admin, &q.name, 2);
-    assert_eq!(xqueue_tests::id(&waiter.task().1), id);
+    let task = put(&mut q.admin, &q.name, 2);
+    assert_eq!(id(&waiter.task().1), task);
 }
 
 #[test]
@@ -179,8 +145,8 @@ fn rolled_back_puts_give_nothing() {
     q.sql("BEGIN; SELECT xqueue.put('{q}', '{}'); ROLLBACK");
     q.sql("BEGIN; SAVEPOINT s; SELECT xqueue.put('{q}', '{}'); ROLLBACK TO s; COMMIT");
     still_waiting(&mut q, &waiter);
-    let id = xqueue_tests::put(&mut q.admin, &q.name, 2);
-    assert_eq!(xqueue_tests::id(&waiter.task().1), id);
+    let task = put(&mut q.admin, &q.name, 2);
+    assert_eq!(id(&waiter.task().1), task);
 }
 
 #[test]
@@ -192,44 +158,6 @@ fn another_queue_does_not() {
     still_waiting(&mut q, &waiter);
     q.sql("INSERT INTO {q} DEFAULT VALUES");
     waiter.task();
-}
-
-/// A take skips a locked row. When the lock is released and the row is still ready, a consumer must get it.
-#[test]
-fn rollback_of_a_delete_by_hand() {
-    let mut q = Queue::new("wake");
-    let mut other = q.client();
-    xqueue_tests::put(&mut other, &q.name, 1);
-    other.batch_execute(&format!("BEGIN; DELETE FROM {}", q.name)).unwrap();
-    woken_by(&mut q, |_| other.batch_execute("ROLLBACK").unwrap());
-}
-
-#[test]
-fn rollback_of_an_update_by_hand() {
-    let mut q = Queue::new("wake");
-    let mut other = q.client();
-    xqueue_tests::put(&mut other, &q.name, 1);
-    other.batch_execute(&format!("BEGIN; UPDATE {} SET status = 'B'", q.name)).unwrap();
-    woken_by(&mut q, |_| other.batch_execute("ROLLBACK").unwrap());
-}
-
-#[test]
-fn commit_of_an_update_that_leaves_it_ready() {
-    let mut q = Queue::new("wake");
-    let mut other = q.client();
-    xqueue_tests::put(&mut other, &q.name, 1);
-    other.batch_execute(&format!("BEGIN; UPDATE {} SET payload = '2'", q.name)).unwrap();
-    let task = woken_by(&mut q, |_| other.batch_execute("COMMIT").unwrap());
-    assert_eq!(task["payload"], json!(2));
-}
-
-#[test]
-fn end_of_a_lock_by_hand() {
-    let mut q = Queue::new("wake");
-    let mut other = q.client();
-    xqueue_tests::put(&mut other, &q.name, 1);
-    other.batch_execute(&format!("BEGIN; SELECT FROM {} FOR UPDATE", q.name)).unwrap();
-    woken_by(&mut q, |_| other.batch_execute("COMMIT").unwrap());
 }
 
 #[test]
@@ -245,7 +173,7 @@ fn a_wait_inside_a_block_a_function_or_a_savepoint() {
     c.batch_execute("BEGIN; SAVEPOINT a").unwrap();
     let waiter = Waiter::start(c, &format!("SELECT {name}_f()"));
     q.wait_for_consumers(1);
-    xqueue_tests::put(&mut q.admin, &name, 1);
+    put(&mut q.admin, &name, 1);
     let (mut c, task) = waiter.task();
     c.batch_execute("ROLLBACK").unwrap();
     assert_eq!(status(&mut c, &name, id(&task)).as_deref(), Some("R"));
