@@ -107,6 +107,7 @@ fn names_of_63_characters_in_any_schema() {
     // A taken task or a waiting consumer keeps the queue from being dropped, and the error names it.
     let error = expect_error(&mut c, &format!("SELECT xqueue.drop('{name}')"), "55006", "in use");
     assert_eq!(error.detail(), Some("1 tasks are taken, 0 consumers wait."));
+    assert!(error.hint().is_some(), "{error:?}");
     assert_eq!(ack(&mut c, &name, 1).len(), 1);
     let mut q = Queue::adopt(&database(), &name);
     let waiter = Waiter::take(&mut q);
@@ -115,6 +116,7 @@ fn names_of_63_characters_in_any_schema() {
     waiter.cancel(&mut c);
     assert!(waiter.join().result.is_err());
     q.abandon();
+    put(&mut c, &name, 2);
     c.batch_execute(&format!("SELECT xqueue.drop('{name}'); DROP SCHEMA {schema}")).unwrap();
 }
 
@@ -176,6 +178,7 @@ fn touch_with_nothing_less_than_nothing_and_too_much() {
     for nothing in ["'0'", "NULL"] {
         assert!(values(&mut c, &touch(nothing), &[]).is_empty());
     }
+    assert_eq!((row(&mut c), q.calls("touch")), (before.clone(), 0));
     for (increment, state) in [
         ("'-1 s'", "22023"),
         ("'-1 month 29 days'", "22023"),

@@ -117,26 +117,23 @@ fn a_cancel_that_meets_the_wake_up() {
             put(&mut q.admin, &name, round)
         });
         let Outcome { mut client, result } = first.join();
-        match result {
+        let for_second = match result {
             Ok(tasks) => {
                 served += 1;
                 assert_eq!(ids(&tasks), [id]);
                 ack(&mut client, &name, id);
-                let id = put(&mut q.admin, &name, round);
-                let (mut client, task) = second.task();
-                assert_eq!(xqueue_tests::id(&task), id);
-                ack(&mut client, &name, id);
-                second_client = Some(client);
+                put(&mut q.admin, &name, round)
             }
             Err(e) => {
                 passed += 1;
                 assert_eq!(code(&e), "57014");
-                let (mut client, task) = second.task();
-                assert_eq!(xqueue_tests::id(&task), id);
-                ack(&mut client, &name, id);
-                second_client = Some(client);
+                id
             }
-        }
+        };
+        let (mut second, task) = second.task();
+        assert_eq!(xqueue_tests::id(&task), for_second);
+        ack(&mut second, &name, for_second);
+        second_client = Some(second);
         // A late cancel must not hit the next round.
         while client.batch_execute("SELECT 1").is_err() {}
         first_client = Some(client);

@@ -135,49 +135,6 @@ fn the_row_form_waits_too() {
 }
 
 #[test]
-fn takers_that_do_not_wait_share_without_a_double() {
-    let mut q = Queue::new("order");
-    let name = q.name.clone();
-    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 800)");
-    let threads: Vec<_> = (0..4)
-        .map(|_| {
-            let (mut c, name) = (q.client(), name.clone());
-            std::thread::spawn(move || {
-                let mut mine = Vec::new();
-                loop {
-                    let tasks = ids(&take(&mut c, &name, "0", 3));
-                    if tasks.is_empty() {
-                        return (c, mine);
-                    }
-                    mine.extend(tasks);
-                }
-            })
-        })
-        .collect();
-    let held: Vec<(Client, Vec<i64>)> = threads.into_iter().map(|t| t.join().unwrap()).collect();
-    let mut all: Vec<i64> = held.iter().flat_map(|(_, mine)| mine.clone()).collect();
-    all.sort_unstable();
-    all.dedup();
-    let given: usize = held.iter().map(|(_, mine)| mine.len()).sum();
-    assert_eq!(all.len(), given, "no task was given twice");
-    // A take can skip a row that another take has locked: the rest must be ready.
-    q.assert_tasks(&[("taken", given as i64), ("ready", 800 - given as i64)]);
-}
-
-#[test]
-fn a_released_task_returns_to_its_old_place() {
-    let mut q = Queue::new("order");
-    let all: Vec<i64> = (0..4).map(|n| put(&mut q.admin, &q.name, n)).collect();
-    let first = q.takes(2);
-    assert_eq!(first, all[..2]);
-    release(&mut q.admin, &q.name, all[0]);
-    assert_eq!(q.takes(1), [all[0]]);
-    // A task that is put later with a smaller key also comes before the others.
-    q.sql("INSERT INTO {q} (id) VALUES (-5)");
-    assert_eq!(take_all(&mut q.admin, &q.name), [-5, all[2], all[3]]);
-}
-
-#[test]
 fn a_session_may_wait_in_a_repeatable_read_transaction_only_without_timeout() {
     let mut q = Queue::new("order");
     let name = q.name.clone();

@@ -123,20 +123,6 @@ fn a_touched_task_is_left_with_its_owner_past_the_old_deadline() {
 }
 
 #[test]
-fn a_touch_by_nothing_gives_no_row_and_changes_nothing() {
-    let mut q = queue(r#"{"ttr": "1 hour", "ttl": "1 hour"}"#);
-    put(&mut q.admin, &q.name, 1);
-    take_all(&mut q.admin, &q.name);
-    let before = q.ask("SELECT to_jsonb(t) FROM {q} t");
-    for increment in ["'0'", "NULL"] {
-        let none = q.ask(&format!("SELECT xqueue.touch('{{q}}', 1, {increment})"));
-        assert_eq!(none, [json!(null); 0], "by {increment}");
-    }
-    assert_eq!(q.ask("SELECT to_jsonb(t) FROM {q} t"), before);
-    assert_eq!(q.calls("touch"), 0);
-}
-
-#[test]
 fn touches_and_times_that_make_no_sense_are_refused() {
     let mut q = queue(r#"{"ttr": "1 hour", "keep": true, "delayed": true}"#);
     let name = q.name.clone();
