@@ -2,6 +2,7 @@
 
 mod ahead;
 mod ahead_many;
+mod crowd;
 mod front;
 mod marks;
 mod marks_buried;

@@ -91,19 +91,6 @@ fn a_task_that_a_prepared_transaction_takes_is_seen() {
 }
 
 #[test]
-fn what_is_rolled_back_changes_nothing() {
-    let mut q = cleared();
-    q.sql("BEGIN; SAVEPOINT s; SELECT xqueue.take('{q}'); ROLLBACK TO s");
-    assert_eq!(taken(&mut q), [2]);
-    q.fails("UPDATE {q} SET status = 'T' WHERE id = 3", "23505", "in_flight_idx");
-    q.sql("ROLLBACK; BEGIN; UPDATE {q} SET status = 'T', owner = xqueue.identify() WHERE id = 3; ROLLBACK");
-    assert_eq!(taken(&mut q), [2]);
-    q.sql("SELECT xqueue.release('{q}', 2)");
-    assert_eq!(taken(&mut q), [2]);
-    q.verify();
-}
-
-#[test]
 fn a_row_that_is_taken_and_changed_again_is_no_second_one() {
     let mut q = cleared();
     q.sql(

@@ -1,6 +1,7 @@
 //! Marks of single priorities.
 
 use super::*;
+use rand::Rng;
 
 /// A queue with priorities has a mark for each: no mark hides a task of another priority.
 #[test]
@@ -77,49 +78,12 @@ fn the_least_and_the_greatest_priority() {
 #[test]
 fn nothing_is_hidden_from_a_crowd_by_priorities() {
     let mut q = Queue::with("marks", COLUMNS, &json!({"features": {"priority": true}}));
-    let name = q.name.clone();
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let producers: Vec<_> = (0..2)
-            .map(|producer| {
-                let mut c = q.client();
-                let name = &name;
-                scope.spawn(move || {
-                    for n in 0..700_i64 {
-                        let priority = (n * 7 + producer * 3) % if n < 350 { 8 } else { 40 };
-                        let end = if n % 13 == 0 { "ROLLBACK" } else { "COMMIT" };
-                        let put =
-                            format!("SELECT xqueue.put('{name}', '{{}}', priority => {priority})");
-                        c.batch_execute(&format!("BEGIN; {put}; {end}")).unwrap();
-                    }
-                })
-            })
-            .collect();
-        for _ in 0..3 {
-            let mut c = q.client();
-            let (name, done) = (&name, &done);
-            scope.spawn(move || {
-                for turn in 0.. {
-                    let was_done = done.load(Ordering::SeqCst);
-                    let tasks = take(&mut c, name, "0", 1 + turn % 3);
-                    for task in &tasks {
-                        match turn % 9 {
-                            0 => release(&mut c, name, id(task)),
-                            _ => ack(&mut c, name, id(task)),
-                        };
-                    }
-                    if tasks.is_empty() && was_done {
-                        break;
-                    }
-                }
-            });
-        }
-        for producer in producers {
-            producer.join().unwrap();
-        }
-        done.store(true, Ordering::SeqCst);
+    let put = |_: &mut _, producer, n| {
+        let priority = (n * 7 + producer * 3) % if n < 350 { 8 } else { 40 };
+        format!("SELECT xqueue.put('{{q}}', '{{}}', priority => {priority})")
+    };
+    crowd(&q, (2, 700), put, |random| {
+        format!("SELECT xqueue.take('{{q}}', count => {})", random.random_range(1..4))
     });
-    while !take_all(&mut q.admin, &name).is_empty() {}
-    q.assert_tasks(&[("ready", 0)]);
-    q.sql("DISCARD ALL");
+    assert_all_found(&mut q);
 }
