@@ -2,7 +2,7 @@
 
 use postgres::Client;
 
-use crate::client::{config, connect, connect_to, open, unique};
+use crate::client::{config, connect, connect_to, open, scalar, unique, wait_until};
 
 pub struct Database {
     pub name: String,
@@ -32,6 +32,16 @@ impl Database {
         let grant = format!("GRANT CREATE ON SCHEMA public TO {role}");
         self.client().batch_execute(&grant).unwrap_or_else(|e| panic!("{grant}: {e:?}"));
         open(config(&self.name).user(role))
+    }
+
+    /// Waits until the connections that the test has closed are gone.
+    #[track_caller]
+    pub fn wait_until_alone(&mut self) {
+        let connected = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = $1 \
+                         AND application_name = 'xqueue-tests')";
+        wait_until("the test's own connections are gone", || {
+            scalar(&mut self.admin, connected, &[&self.name])
+        });
     }
 
     /// Runs statements in the database that the tests start from, not in this one.

@@ -22,6 +22,7 @@ mod reads;
 mod refused;
 mod repeat;
 mod role;
+mod served;
 mod server;
 mod stopped;
 mod tasks;

@@ -2,14 +2,6 @@
 
 use xqueue_tests::*;
 
-fn error(q: &mut Queue) -> String {
-    scalar(
-        &mut q.admin,
-        "SELECT COALESCE(error, '') FROM xqueue.queues WHERE queue = $1::text::regclass",
-        &[&q.name],
-    )
-}
-
 fn exact(q: &mut Queue) -> bool {
     q.stats()["exact"] == json!(true)
 }
@@ -29,12 +21,12 @@ fn an_index_is_not_dropped_in_passing() {
     q.fails(&format!("DROP INDEX {buried}"), "2BP01", "cannot drop index");
     q.upgrade(&json!({"features": {"buried": false}}));
     // CASCADE drops a trigger too.
-    wait_until("all is well", || error(&mut q).is_empty() && exact(&mut q));
+    wait_until("all is well", || q.error().is_empty() && exact(&mut q));
     q.sql(&format!("DROP INDEX {taken} CASCADE"));
-    wait_until("it is noticed", || error(&mut q).contains("triggers are missing or disabled"));
+    wait_until("it is noticed", || q.error().contains("triggers are missing or disabled"));
     assert!(!exact(&mut q));
     q.sql("SELECT xqueue.upgrade('{q}')");
-    wait_until("all is well again", || error(&mut q).is_empty() && exact(&mut q));
+    wait_until("all is well again", || q.error().is_empty() && exact(&mut q));
     q.fails(&format!("DROP INDEX {taken}"), "2BP01", "cannot drop index");
     q.sql("SELECT xqueue.downgrade('{q}'); DROP TABLE {q}");
     q.abandon();
@@ -45,11 +37,11 @@ fn a_lost_index_is_noticed() {
     let mut q = Queue::with("lacking", "id bigint PRIMARY KEY", &json!({}));
     let index = q.index("ready");
     q.lose_index("ready");
-    wait_until("it is noticed", || error(&mut q).contains(&format!("not valid: index {index}")));
+    wait_until("it is noticed", || q.error().contains(&format!("not valid: index {index}")));
     assert!(exact(&mut q), "the counters do not need it");
     // An index made by hand is used as well.
     q.sql("CREATE INDEX ON {q} (id) WHERE status = 'R'");
-    wait_until("all is well again", || error(&mut q).is_empty());
+    wait_until("all is well again", || q.error().is_empty());
 }
 
 /// The database worker checks no index expressions if a table has too many indexes.
@@ -57,10 +49,10 @@ fn a_lost_index_is_noticed() {
 fn no_index_is_looked_for_among_many() {
     let mut q = Queue::with("lacking", "id bigint PRIMARY KEY", &json!({}));
     q.lose_index("ready");
-    let is_noticed = |q: &mut Queue| error(q).contains("missing or not valid");
+    let is_noticed = |q: &mut Queue| q.error().contains("missing or not valid");
     wait_until("it is noticed", || is_noticed(&mut q));
     q.sql(&(0..65).map(|n| format!("CREATE INDEX {{q}}_{n} ON {{q}} (id);")).collect::<String>());
-    wait_until("it is not looked for", || error(&mut q).is_empty());
+    wait_until("it is not looked for", || q.error().is_empty());
     q.sql(&(0..65).map(|n| format!("DROP INDEX {{q}}_{n};")).collect::<String>());
     wait_until("it is looked for again", || is_noticed(&mut q));
     q.sql("SELECT xqueue.upgrade('{q}')");
@@ -78,11 +70,11 @@ fn triggers_disabled_and_enabled_again() {
     let mut q = Queue::with("lacking", "id bigint PRIMARY KEY", &json!({}));
     q.sql("ALTER TABLE {q} DISABLE TRIGGER ALL");
     q.sql("INSERT INTO {q} VALUES (1), (2)");
-    wait_until("it is noticed", || error(&mut q).contains("triggers are missing or disabled"));
+    wait_until("it is noticed", || q.error().contains("triggers are missing or disabled"));
     assert!(!exact(&mut q));
     q.sql("ALTER TABLE {q} ENABLE TRIGGER ALL");
     wait_until("they fire always", || fire_always(&mut q));
-    wait_until("the tasks are counted", || error(&mut q).is_empty() && exact(&mut q));
+    wait_until("the tasks are counted", || q.error().is_empty() && exact(&mut q));
     q.assert_tasks(&[("ready", 2)]);
 }
 
@@ -98,12 +90,12 @@ fn triggers_enabled_again_while_others_write() {
     // On a busy machine the pause can end before the writer does.
     let is_first = (0..3).any(|_| {
         paused.lose_index("ready");
-        wait_until("the pause begins", || error(&mut paused).contains("not valid"));
+        wait_until("the pause begins", || paused.error().contains("not valid"));
         // The worker learns of the repair when the pause ends.
         paused.sql(&format!("CREATE INDEX {index} ON {{q}} (id) WHERE status = 'R'"));
         enable_while_another_writes(&mut q);
-        let is_first = !error(&mut paused).is_empty();
-        wait_until("the pause ends", || error(&mut paused).is_empty());
+        let is_first = !paused.error().is_empty();
+        wait_until("the pause ends", || paused.error().is_empty());
         is_first
     });
     assert!(is_first, "the triggers are mended no sooner than the pause ends");
@@ -146,7 +138,7 @@ fn a_key_that_is_lost() {
         // The user's partial and expression indexes do not count as a unique key.
         q.sql("CREATE UNIQUE INDEX ON {q} (a, id) WHERE a > 0; CREATE UNIQUE INDEX ON {q} (a, (id + 1))");
         q.sql(&format!("ALTER TABLE {{q}} {damage}"));
-        wait_until("it is noticed", || error(&mut q).contains("the key (a, id) is not unique"));
+        wait_until("it is noticed", || q.error().contains("the key (a, id) is not unique"));
         let report: Value = scalar(&mut q.admin, "SELECT xqueue.check($1::text)", &[&name]);
         let (hint, start) = (&report["hint"], format!("ALTER TABLE public.{name} "));
         let from = hint.as_str().and_then(|hint| hint.find(&start).map(|at| &hint[at..]));
@@ -157,7 +149,7 @@ fn a_key_that_is_lost() {
         assert!(refused.hint().is_some_and(|hint| hint.contains(&mend)), "{refused:?}");
         assert_eq!(refused.message().contains("DEFERRABLE"), damage.contains("DEFERRABLE"));
         q.sql(&mend);
-        wait_until("all is well", || error(&mut q).is_empty());
+        wait_until("all is well", || q.error().is_empty());
         q.sql("SELECT xqueue.put('{q}', '{\"a\": 1, \"id\": 1}'), xqueue.take('{q}')");
         q.sql("SELECT xqueue.release_all('{q}')");
     }

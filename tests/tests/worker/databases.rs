@@ -5,14 +5,6 @@ use xqueue_tests::*;
 
 const CONSUMER: &str = env!("CARGO_BIN_EXE_consumer");
 
-/// Asserts that the database's worker runs: a delayed task becomes ready.
-#[track_caller]
-fn worker_works(q: &mut Queue) {
-    let before = q.counted()["ready"].as_i64().unwrap();
-    q.sql("SELECT xqueue.put('{q}', '{}', '20 milliseconds')");
-    q.wait_for("ready", before + 1);
-}
-
 #[test]
 fn databases_do_not_disturb_each_other() {
     let databases: Vec<Database> = (0..3).map(|_| Database::new("several")).collect();
@@ -29,21 +21,16 @@ fn databases_do_not_disturb_each_other() {
         .collect();
     let waiter = Waiter::take(&mut all[3]);
     for q in &mut all[..3] {
-        worker_works(q);
-        worker_works(q);
+        q.is_served(2);
         q.assert_tasks(&[("ready", 2), ("total", 2)]);
     }
     all[3].assert_tasks(&[("total", 0)]);
-    worker_works_for(&mut all[3], waiter);
+    all[3].sql("SELECT xqueue.put('{q}', '{}', '20 milliseconds')");
+    waiter.task();
     let child = Consumer::start(CONSUMER, "hold", &databases[0].name, &name);
     all[0].wait_for("taken", 1);
     drop(child);
     all[0].wait_for("ready", 2);
-}
-
-fn worker_works_for(q: &mut Queue, waiter: Waiter) {
-    q.sql("SELECT xqueue.put('{q}', '{}', '20 milliseconds')");
-    waiter.task();
 }
 
 #[test]
@@ -53,7 +40,7 @@ fn the_extension_comes_goes_and_comes_again() {
         let mut c = database.client();
         c.batch_execute("CREATE EXTENSION xqueue").unwrap();
         let mut q = Queue::new_in(&database.name, "ext");
-        worker_works(&mut q);
+        q.is_served(1);
         take_all(&mut q.admin, &q.name);
         q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");
         q.sql("SET lock_timeout = '15s'; DROP EXTENSION xqueue CASCADE");
@@ -73,7 +60,7 @@ fn create_extension_rolled_back() {
     )
     .unwrap();
     c.batch_execute("BEGIN; DROP EXTENSION xqueue; ROLLBACK").unwrap();
-    worker_works(&mut Queue::new_in(&database.name, "ext"));
+    Queue::new_in(&database.name, "ext").is_served(1);
 }
 
 #[test]
@@ -93,20 +80,17 @@ fn drop_database() {
     for options in ["", " WITH (FORCE)"] {
         let mut database = Database::new("dropped");
         let mut q = Queue::new_in(&database.name, "jobs");
-        worker_works(&mut q);
+        q.is_served(1);
         q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");
         q.abandon();
         drop(q);
         let name = database.name.clone();
-        wait_until("the test's own connections are gone", || {
-            let sql = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = $1 AND application_name = 'xqueue-tests')";
-            scalar(&mut database.admin, sql, &[&name])
-        });
+        database.wait_until_alone();
         database.sql(&format!("DROP DATABASE {name}{options}"));
         // A new database can reuse the name.
         database.sql(&format!("CREATE DATABASE {name}"));
         database.client().batch_execute("CREATE EXTENSION xqueue").unwrap();
-        worker_works(&mut Queue::new_in(&name, "jobs"));
+        Queue::new_in(&name, "jobs").is_served(1);
     }
 }
 
@@ -123,48 +107,42 @@ fn drop_database_with_force_while_consumers_wait_and_hold() {
     assert!(waiter.join().result.is_err());
     q.abandon();
     // The workers of other databases go on.
-    worker_works(&mut Queue::new("after"));
+    Queue::new("after").is_served(1);
 }
 
 #[test]
 fn rename_database() {
     let mut database = Database::new("before");
     let mut q = Queue::new_in(&database.name, "jobs");
-    worker_works(&mut q);
+    q.is_served(1);
     let (old, new, queue) = (database.name.clone(), unique("after"), q.name.clone());
     q.abandon();
     drop(q);
-    wait_until("the test's own connections are gone", || {
-        let sql = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = $1 AND application_name = 'xqueue-tests')";
-        scalar(&mut database.admin, sql, &[&old])
-    });
+    database.wait_until_alone();
     database.sql(&format!("ALTER DATABASE {old} RENAME TO {new}"));
     database.name = new;
     let mut q = Queue::adopt(&database.name, &queue);
-    worker_works(&mut q);
+    q.is_served(1);
 }
 
 #[test]
 fn a_database_made_from_one_that_has_the_extension() {
     let mut template = Database::new("template");
     let mut q = Queue::new_in(&template.name, "jobs");
-    worker_works(&mut q);
+    q.is_served(1);
     let queue = q.name.clone();
     q.sql("SELECT xqueue.put('{q}', '{}', '300 milliseconds')");
     take_all(&mut q.admin, &queue);
     q.abandon();
     drop(q);
     let name = template.name.clone();
-    wait_until("the test's own connections are gone", || {
-        let sql = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = $1 AND application_name = 'xqueue-tests')";
-        scalar(&mut template.admin, sql, &[&name])
-    });
+    template.wait_until_alone();
     let copy = Database { name: unique("copy"), admin: connect() };
     template.sql(&format!("CREATE DATABASE {} TEMPLATE {name}", copy.name));
     for db in [&template.name, &copy.name] {
         let mut q = Queue::adopt(db, &queue);
         q.wait_for("ready", 2);
-        worker_works(&mut q);
+        q.is_served(1);
         q.assert_tasks(&[("ready", 3), ("total", 3)]);
     }
 }
@@ -199,7 +177,7 @@ fn drop_table_under_load() {
         });
         q.abandon();
         threads.into_iter().for_each(|t| t.join().unwrap());
-        worker_works(&mut healthy);
+        healthy.is_served(1);
     }
 }
 
@@ -208,25 +186,25 @@ fn renames_on_a_live_queue() {
     let mut q = Queue::new("renamed");
     let mut admin = q.client();
     let schema = unique("renamed_to");
-    worker_works(&mut q);
+    q.is_served(1);
     let name = q.name.clone();
     q.sql(&format!("ALTER TABLE {{q}} RENAME TO {name}_b"));
     q.name = format!("{name}_b");
-    worker_works(&mut q);
+    q.is_served(1);
     q.sql(&format!("CREATE SCHEMA {schema}; ALTER TABLE {{q}} SET SCHEMA {schema}"));
     q.name = format!("{schema}.{name}_b");
-    worker_works(&mut q);
+    q.is_served(1);
     q.sql(&format!("ALTER SCHEMA {schema} RENAME TO {schema}_b"));
     q.name = format!("{schema}_b.{name}_b");
-    worker_works(&mut q);
+    q.is_served(1);
     q.sql("ALTER TABLE {q} RENAME COLUMN runat TO \"when It's due\"");
-    worker_works(&mut q);
+    q.is_served(1);
     q.sql("ALTER TABLE {q} RENAME COLUMN status TO \"Zu\"\"stand\"");
     q.status_is("\"Zu\"\"stand\"", ["R", "T", "W", "B", "Z", "D"]);
-    worker_works(&mut q);
+    q.is_served(1);
     q.sql("ALTER TABLE {q} RENAME COLUMN owner TO \"select\"");
     q.sql("ALTER TABLE {q} RENAME COLUMN id TO \"Nr.\"");
-    worker_works(&mut q);
+    q.is_served(1);
     let queue = q.name.clone();
     let mut c = q.client();
     let task = take(&mut c, &queue, "0", 1).remove(0);
@@ -250,11 +228,11 @@ fn a_new_owner_of_the_table() {
     let mut q = Queue::new("owned");
     let role = unique("owned_by");
     q.sql(&format!("CREATE ROLE {role}; GRANT CREATE ON SCHEMA public TO {role}; ALTER TABLE {{q}} OWNER TO {role}"));
-    worker_works(&mut q);
+    q.is_served(1);
     q.sql(&format!(
         "ALTER TABLE {{q}} OWNER TO CURRENT_USER; DROP OWNED BY {role}; DROP ROLE {role}"
     ));
-    worker_works(&mut q);
+    q.is_served(1);
 }
 
 #[test]
@@ -277,7 +255,7 @@ fn drop_owned_and_reassign() {
 fn a_refused_command_on_the_database_leaves_its_worker_alone() {
     let database = Database::new("victim");
     let mut q = Queue::new_in(&database.name, "jobs");
-    worker_works(&mut q);
+    q.is_served(1);
     let worker = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'xqueue worker' AND datname = current_database()";
     let before: i32 = scalar(&mut q.admin, worker, &[]);
     let role = Role::create();
@@ -291,6 +269,6 @@ fn a_refused_command_on_the_database_leaves_its_worker_alone() {
     ] {
         expect_error(&mut hostile, &sql, "42501", "");
     }
-    worker_works(&mut q);
+    q.is_served(1);
     assert_eq!(scalar::<i32>(&mut q.admin, worker, &[]), before, "the same worker");
 }

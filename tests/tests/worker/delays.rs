@@ -3,19 +3,6 @@
 
 use xqueue_tests::*;
 
-fn error_of(q: &mut Queue) -> String {
-    let sql = "SELECT coalesce(error, '') FROM xqueue.queues WHERE queue = $1::text::regclass";
-    scalar(&mut q.admin, sql, &[&q.name])
-}
-
-/// Creates a user trigger that runs `body` before each update of the queue.
-fn before_update(q: &mut Queue, body: &str) {
-    q.sql(&format!(
-        "CREATE FUNCTION {{q}}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body}; RETURN NEW; END $$;
-         CREATE TRIGGER own BEFORE UPDATE ON {{q}} FOR EACH ROW EXECUTE FUNCTION {{q}}_f()"
-    ));
-}
-
 #[test]
 fn put_with_a_delay() {
     let mut q = Queue::new("delay");
@@ -107,9 +94,9 @@ fn ten_thousand_at_once() {
     let mut q = Queue::new("delay");
     let name = q.name.clone();
     q.sql("CREATE TABLE {q}_log (xid xid8, id bigint)");
-    before_update(
-        &mut q,
-        &format!("INSERT INTO public.{name}_log VALUES (pg_current_xact_id(), NEW.id)"),
+    q.before_each(
+        "UPDATE",
+        "INSERT INTO public.{q}_log VALUES (pg_current_xact_id(), NEW.id); RETURN NEW",
     );
     q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() + interval '150 milliseconds' FROM generate_series(1, 10000)");
     q.wait_for("ready", 10000);
@@ -127,54 +114,41 @@ fn ten_thousand_at_once() {
 #[test]
 fn a_poison_row_stops_no_other() {
     let (mut q, mut healthy) = (Queue::new("poison"), Queue::new("healthy"));
-    before_update(&mut q, "IF NEW.id = 500 THEN RAISE 'poison %', NEW.id; END IF");
+    q.before_each("UPDATE", "IF NEW.id = 500 THEN RAISE 'poison %', NEW.id; END IF; RETURN NEW");
     q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() FROM generate_series(1, 1200)");
     healthy.sql("SELECT xqueue.put('{q}', '[{}, {}]', '50 milliseconds')");
     healthy.wait_for("ready", 2);
     q.wait_for("ready", 1199);
     assert_eq!(status(&mut q.admin, &q.name, 500).as_deref(), Some("W"));
-    wait_until("the error is shown", || error_of(&mut q).contains("poison 500"));
+    wait_until("the error is shown", || q.error().contains("poison 500"));
     let at = "SELECT s ? 'error_at' FROM xqueue.stats($1::text) s";
     assert!(scalar::<bool>(&mut q.admin, at, &[&q.name]));
-    assert_eq!(error_of(&mut healthy), "");
+    assert_eq!(healthy.error(), "");
     // Tasks that come later are promoted too, and so is the bad row once it is repaired.
     q.sql("SELECT xqueue.put('{q}', '{}', '30 milliseconds')");
     q.wait_for("ready", 1200);
-    q.sql("DROP TRIGGER own ON {q}; DROP FUNCTION {q}_f()");
+    q.mend();
     q.wait_for("ready", 1201);
-    wait_until("the error is gone", || error_of(&mut q).is_empty());
+    wait_until("the error is gone", || q.error().is_empty());
 }
 
+/// The worker cancels the trigger, which can turn that into another error.
 #[test]
 fn an_endless_trigger_delays_no_other_queue() {
-    let (mut q, mut healthy) = (Queue::new("endless"), Queue::new("healthy"));
-    before_update(&mut q, "PERFORM pg_sleep(100)");
-    q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() FROM generate_series(1, 3)");
-    for n in 1..=5 {
-        healthy.sql("SELECT xqueue.put('{q}', '{}', '20 milliseconds')");
-        healthy.wait_for("ready", n);
-    }
-    wait_until("the error is shown", || !error_of(&mut q).is_empty());
-    healthy.sql("SELECT xqueue.put('{q}', '{}', '20 milliseconds')");
-    healthy.wait_for("ready", 6);
-    q.assert_tasks(&[("waiting", 3)]);
-    q.sql("SET lock_timeout = '15s'; DROP TRIGGER own ON {q}; DROP FUNCTION {q}_f()");
-    q.wait_for("ready", 3);
-}
-
-#[test]
-fn a_trigger_that_swallows_cancels_and_errors() {
-    let (mut q, mut healthy) = (Queue::new("stubborn"), Queue::new("healthy"));
-    before_update(
-        &mut q,
+    for body in [
+        "PERFORM pg_sleep(100)",
         "BEGIN PERFORM pg_sleep(100); EXCEPTION WHEN query_canceled THEN RAISE 'would not stop'; END",
-    );
-    q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
-    healthy.sql("SELECT xqueue.put('{q}', '{}', '20 milliseconds')");
-    healthy.wait_for("ready", 1);
-    wait_until("the error is shown", || !error_of(&mut q).is_empty());
-    q.sql("SET lock_timeout = '15s'; DROP TRIGGER own ON {q}; DROP FUNCTION {q}_f()");
-    q.wait_for("ready", 1);
+    ] {
+        let (mut q, mut healthy) = (Queue::new("endless"), Queue::new("healthy"));
+        q.before_each("UPDATE", &format!("{body}; RETURN NEW"));
+        q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() FROM generate_series(1, 3)");
+        healthy.is_served(5);
+        wait_until("the error is shown", || !q.error().is_empty());
+        healthy.is_served(1);
+        q.assert_tasks(&[("waiting", 3)]);
+        q.mend();
+        q.wait_for("ready", 3);
+    }
 }
 
 #[test]
@@ -209,10 +183,7 @@ fn a_locked_table_delays_no_other_queue() {
     let mut other = q.client();
     q.sql("SELECT xqueue.put('{q}', '{}', '100 milliseconds')");
     other.batch_execute(&format!("BEGIN; LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", q.name)).unwrap();
-    for n in 1..=5 {
-        healthy.sql("SELECT xqueue.put('{q}', '{}', '20 milliseconds')");
-        healthy.wait_for("ready", n);
-    }
+    healthy.is_served(5);
     other.batch_execute("COMMIT").unwrap();
     q.wait_for("ready", 1);
 }
@@ -221,12 +192,8 @@ fn a_locked_table_delays_no_other_queue() {
 fn the_feature_is_off() {
     let mut q = Queue::with("plain", "id bigserial PRIMARY KEY, payload jsonb", &json!({}));
     let name = q.name.clone();
-    let e = expect_error(
-        &mut q.admin,
-        &format!("SELECT xqueue.put('{name}', '{{}}', '1s')"),
-        "0A000",
-        "feature delayed is not enabled",
-    );
+    let e =
+        q.fails("SELECT xqueue.put('{q}', '{}', '1s')", "0A000", "feature delayed is not enabled");
     assert!(e.hint().unwrap().contains("xqueue.upgrade"), "{e:?}");
     let id = put(&mut q.admin, &name, 1);
     take_all(&mut q.admin, &name);
@@ -242,17 +209,6 @@ fn the_feature_is_off() {
     take_all(&mut q.admin, &name);
     q.sql(&format!("SELECT xqueue.release('{{q}}', {id}, delay => '20 milliseconds')"));
     q.wait_for("ready", 1);
-    // Switching the feature off while a task waits either makes the task ready or fails.
-    q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");
-    if let Err(e) = try_sql(
-        &mut q.admin,
-        &format!("SELECT xqueue.upgrade('{name}', '{{\"features\": {{\"delayed\": false}}}}')"),
-    ) {
-        assert!(db_error(&e).hint().is_some(), "{e:?}");
-        q.assert_tasks(&[("waiting", 1), ("ready", 1)]);
-        q.sql("UPDATE {q} SET status = 'R', runat = NULL");
-    }
-    q.wait_for("ready", 2);
 }
 
 #[test]

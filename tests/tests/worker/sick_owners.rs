@@ -44,16 +44,6 @@ impl Drop for Owner {
     }
 }
 
-/// Asserts that `times` delayed tasks of the queue become ready, one after the other.
-#[track_caller]
-fn is_served(q: &mut Queue, times: i64) {
-    let before = q.counted()["ready"].as_i64().unwrap();
-    for n in 1..=times {
-        q.sql("SELECT xqueue.put('{q}', '{}', '1 millisecond')");
-        q.wait_for("ready", before + n);
-    }
-}
-
 /// Creates a trigger that notes in each task the process that promoted it, and a random number from that process.
 fn note_process(q: &mut Queue, also: &str) {
     q.sql(&format!(
@@ -69,17 +59,13 @@ fn noted(q: &mut Queue, key: &str) -> BTreeSet<String> {
     q.admin.query(&sql, &[]).unwrap().iter().map(|row| row.get(0)).collect()
 }
 
-fn mend(q: &mut Queue) {
-    q.sql("SET lock_timeout = '15s'; DROP TRIGGER own ON {q}; DROP FUNCTION {q}_f()");
-}
-
 #[test]
 fn a_recount_that_takes_long_makes_no_other_queue_wait() {
     let database = Database::new("recount");
     let tubes = json!({"features": {"delayed": true, "tube": true}});
     let mut slow = Queue::make(&database.name, &unique("slow"), COLUMNS, &tubes);
     let mut healthy = Queue::new_in(&database.name, "healthy");
-    is_served(&mut healthy, 1);
+    healthy.is_served(1);
     slow.assert_exact();
     // Each tube takes long to decompress, and so does the invalid status.
     slow.sql(
@@ -92,7 +78,7 @@ fn a_recount_that_takes_long_makes_no_other_queue_wait() {
              WHERE tgrelid = '{q}'::regclass AND NOT tgisinternal
          LOOP EXECUTE format('ALTER TABLE {q} ENABLE ALWAYS TRIGGER %I', t); END LOOP; END $$",
     );
-    is_served(&mut healthy, 3);
+    healthy.is_served(3);
     assert_eq!(slow.stats()["exact"], json!(false), "it is counted meanwhile");
     // The recount finishes.
     wait_until("it is counted", || slow.stats()["exact"] == json!(true));
@@ -146,9 +132,9 @@ fn the_slow_queues_of_an_owner_do_not_keep_the_worker_from_those_of_others() {
         })
         .collect();
     let mut healthy = Queue::new_in(&database.name, "healthy");
-    is_served(&mut healthy, 1);
+    healthy.is_served(1);
     for q in &mut slow {
-        is_served(q, 1);
+        q.is_served(1);
     }
     for q in &mut slow {
         q.sql("INSERT INTO {q} (status, runat, n) VALUES ('W', now(), 30000)");
@@ -157,7 +143,7 @@ fn the_slow_queues_of_an_owner_do_not_keep_the_worker_from_those_of_others() {
     let tried = "SELECT count(*) FROM xqueue.queues WHERE error IS NOT NULL";
     let mut count = || scalar::<i64>(&mut c, tried, &[]);
     wait_until("one of them is tried", || count() > 0);
-    is_served(&mut healthy, 3);
+    healthy.is_served(3);
     let tried = count();
     assert!(tried < QUEUES as i64 / 2, "{tried} of {QUEUES} before another's is served");
     for q in &mut slow {
@@ -186,7 +172,7 @@ fn a_job_worker_serves_no_second_owner() {
                    AND datname = current_database()";
     for round in 0..6 {
         for q in &mut queues {
-            is_served(q, 1);
+            q.is_served(1);
             let workers: i64 = scalar(&mut c, workers, &[]);
             assert!(workers <= 2, "round {round}: {workers} job workers");
         }
@@ -205,10 +191,10 @@ fn a_job_worker_serves_no_second_owner() {
     // A new owner of the table also gets another process.
     let before = noted(&mut queues[0], "pid");
     queues[0].sql(&format!("ALTER TABLE {{q}} OWNER TO {}; DELETE FROM {{q}}", owners[1].name));
-    is_served(&mut queues[0], 1);
+    queues[0].is_served(1);
     let after = noted(&mut queues[0], "pid");
     assert!(before.is_disjoint(&after), "{before:?}, {after:?}");
-    queues.iter_mut().for_each(mend);
+    queues.iter_mut().for_each(Queue::mend);
     drop(queues);
 }
 
@@ -220,15 +206,15 @@ fn a_busy_owner_keeps_its_job_worker() {
     note_process(&mut first, "");
     note_process(&mut second, "");
     for _ in 0..20 {
-        is_served(&mut first, 1);
-        is_served(&mut second, 1);
+        first.is_served(1);
+        second.is_served(1);
     }
     let (mut pids, others) = (noted(&mut first, "pid"), noted(&mut second, "pid"));
     pids.extend(others);
     // One process for each piece of work would make 40. On a busy machine an idle process can end earlier.
     assert!(pids.len() <= 10, "processes for one owner: {pids:?}");
-    mend(&mut first);
-    mend(&mut second);
+    first.mend();
+    second.mend();
     drop((first, second));
 }
 
@@ -249,7 +235,7 @@ fn owners_take_turns_at_a_single_job_worker() {
     for q in [&mut *a, &mut *b] {
         q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() FROM generate_series(1, 1000)");
     }
-    is_served(c, 3);
+    c.is_served(3);
     for q in [&mut *a, &mut *b] {
         assert_ne!(q.counted()["ready"], json!(0), "it has had turns");
         assert_ne!(q.counted()["waiting"], json!(0), "it is not through");
@@ -257,7 +243,7 @@ fn owners_take_turns_at_a_single_job_worker() {
     for q in [&mut *a, &mut *b] {
         q.wait_for("waiting", 0);
     }
-    queues.iter_mut().for_each(mend);
+    queues.iter_mut().for_each(Queue::mend);
 }
 
 #[test]
@@ -289,7 +275,7 @@ fn a_job_worker_is_kept_for_no_longer_than_a_time_limit_allows() {
             .all(|kind| scalar::<i64>(&mut slow.admin, &sql, &[&kind]) > 2)
     };
     wait_until("both kinds have had turns", &mut both_have_turns);
-    is_served(&mut other, 1);
+    other.is_served(1);
     let jobs = format!(
         "SELECT max(n), max(kinds) FROM (SELECT count(*) n, count(DISTINCT operation) kinds FROM {log} GROUP BY job) j"
     );
@@ -344,7 +330,7 @@ fn an_owner_whose_code_hears_no_signal_has_no_second_job_worker() {
         });
     };
     left_alone(&mut deaf);
-    is_served(&mut other, 3);
+    other.is_served(3);
     assert_eq!(second.counted()["waiting"], json!(1), "its owner has a job worker");
     signal("-CONT", stopped);
     second.wait_for("ready", 1);

@@ -11,38 +11,11 @@ const CONSUMER: &str = env!("CARGO_BIN_EXE_consumer");
 /// Never ends, and ignores the cancellation of its statement.
 const ENDLESS: &str = "LOOP BEGIN PERFORM pg_sleep(1); EXCEPTION WHEN query_canceled OR OTHERS THEN NULL; END; END LOOP";
 
-/// Creates a trigger that runs `body` before each row of an event.
-fn before_each(q: &mut Queue, event: &str, body: &str) {
-    q.sql(&format!(
-        "CREATE FUNCTION {{q}}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body}; END $$;
-         CREATE TRIGGER own BEFORE {event} ON {{q}} FOR EACH ROW EXECUTE FUNCTION {{q}}_f()"
-    ));
-}
-
-fn mend(q: &mut Queue) {
-    q.sql("SET lock_timeout = '15s'; DROP TRIGGER own ON {q}; DROP FUNCTION {q}_f()");
-}
-
-fn error_of(q: &mut Queue) -> String {
-    let sql = "SELECT coalesce(error, '') FROM xqueue.queues WHERE queue = $1::text::regclass";
-    scalar(&mut q.admin, sql, &[&q.name])
-}
-
 /// Returns the job workers of the database that `c` is connected to.
 fn job_workers(c: &mut Client) -> Vec<i32> {
     let sql = "SELECT coalesce(array_agg(pid), '{}') FROM pg_stat_activity \
                WHERE backend_type = 'xqueue job worker' AND datname = current_database()";
     scalar(c, sql, &[])
-}
-
-/// Asserts that `times` delayed tasks of the queue become ready, one after the other.
-#[track_caller]
-fn is_served(q: &mut Queue, times: i64) {
-    let before = q.counted()["ready"].as_i64().unwrap();
-    for n in 1..=times {
-        q.sql("SELECT xqueue.put('{q}', '{}', '1 millisecond')");
-        q.wait_for("ready", before + n);
-    }
 }
 
 /// Creates a queue with delays on a server for one test.
@@ -56,24 +29,24 @@ fn a_trigger_that_cannot_be_cancelled_stops_no_other_queue() {
     let database = Database::new("deaf");
     let mut sick = Queue::new_in(&database.name, "sick");
     let mut healthy = Queue::new_in(&database.name, "healthy");
-    before_each(&mut sick, "UPDATE", ENDLESS);
+    sick.before_each("UPDATE", ENDLESS);
     sick.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
     let mut c = database.client();
     wait_until("it runs", || !job_workers(&mut c).is_empty());
     let first = job_workers(&mut c);
-    is_served(&mut healthy, 5);
+    healthy.is_served(5);
     // Tasks of a lost consumer come back as well.
     let child = Consumer::start(CONSUMER, "hold", &database.name, &healthy.name);
     healthy.wait_for("taken", 1);
     drop(child);
     healthy.wait_for("taken", 0);
-    wait_until("it is ended", || error_of(&mut sick).contains("its worker was ended"));
+    wait_until("it is ended", || sick.error().contains("its worker was ended"));
     wait_until("it is tried again", || job_workers(&mut c).iter().any(|pid| !first.contains(pid)));
-    is_served(&mut healthy, 5);
+    healthy.is_served(5);
     assert_eq!(sick.counted()["waiting"], json!(1));
-    mend(&mut sick);
+    sick.mend();
     sick.wait_for("ready", 1);
-    wait_until("the error is gone", || error_of(&mut sick).is_empty());
+    wait_until("the error is gone", || sick.error().is_empty());
 }
 
 #[test]
@@ -83,7 +56,7 @@ fn the_sick_queues_of_a_role_do_not_keep_another_from_its_triggers() {
     let mut sick: Vec<Queue> = (0..3)
         .map(|_| {
             let mut q = Queue::new_in(&database.name, "sick");
-            before_each(&mut q, "UPDATE", ENDLESS);
+            q.before_each("UPDATE", ENDLESS);
             q
         })
         .collect();
@@ -91,26 +64,26 @@ fn the_sick_queues_of_a_role_do_not_keep_another_from_its_triggers() {
     honest.sql(&format!(
         "CREATE ROLE {owner}; GRANT CREATE ON SCHEMA public TO {owner}; ALTER TABLE {{q}} OWNER TO {owner}"
     ));
-    before_each(&mut honest, "UPDATE", "RETURN NEW");
+    honest.before_each("UPDATE", "RETURN NEW");
     for q in &mut sick {
         q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
     }
     let mut c = database.client();
     wait_until("one runs", || !job_workers(&mut c).is_empty());
     for _ in 0..10 {
-        is_served(&mut honest, 1);
+        honest.is_served(1);
         assert!(job_workers(&mut c).len() <= 2, "as many as xqueue.max_job_workers allows");
     }
     // Every failing queue gets its turn.
     for q in &mut sick {
-        wait_until("each is tried", || !error_of(q).is_empty());
+        wait_until("each is tried", || !q.error().is_empty());
     }
-    sick.iter_mut().for_each(mend);
+    sick.iter_mut().for_each(Queue::mend);
     sick.iter_mut().for_each(|q| q.wait_for("ready", 1));
     honest.sql(&format!(
         "ALTER TABLE {{q}} OWNER TO CURRENT_USER; DROP OWNED BY {owner}; DROP ROLE {owner}"
     ));
-    mend(&mut honest);
+    honest.mend();
 }
 
 #[test]
@@ -119,7 +92,7 @@ fn a_queue_and_the_extension_and_the_database_are_dropped_while_a_job_runs() {
     let mut c = database.client();
     for what in ["DROP TABLE {q}", "DROP EXTENSION xqueue CASCADE"] {
         let mut q = Queue::new_in(&database.name, "sick");
-        before_each(&mut q, "UPDATE", ENDLESS);
+        q.before_each("UPDATE", ENDLESS);
         q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
         wait_until("it runs", || !job_workers(&mut c).is_empty());
         q.abandon();
@@ -132,16 +105,13 @@ fn a_queue_and_the_extension_and_the_database_are_dropped_while_a_job_runs() {
     }
     c.batch_execute("CREATE EXTENSION xqueue").unwrap();
     let mut q = Queue::new_in(&database.name, "sick");
-    before_each(&mut q, "UPDATE", ENDLESS);
+    q.before_each("UPDATE", ENDLESS);
     q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
     wait_until("it runs", || !job_workers(&mut c).is_empty());
     q.abandon();
     drop((q, c));
     let name = database.name.clone();
-    wait_until("the test's own connections are gone", || {
-        let sql = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = $1 AND application_name = 'xqueue-tests')";
-        scalar(&mut database.admin, sql, &[&name])
-    });
+    database.wait_until_alone();
     database.sql(&format!("DROP DATABASE {name}"));
 }
 
@@ -149,7 +119,7 @@ fn a_queue_and_the_extension_and_the_database_are_dropped_while_a_job_runs() {
 fn a_job_worker_needs_no_worker_of_the_database() {
     let database = Database::new("orphans");
     let mut sick = Queue::new_in(&database.name, "sick");
-    before_each(&mut sick, "UPDATE", ENDLESS);
+    sick.before_each("UPDATE", ENDLESS);
     sick.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
     let mut c = database.client();
     wait_until("it runs", || !job_workers(&mut c).is_empty());
@@ -160,7 +130,7 @@ fn a_job_worker_needs_no_worker_of_the_database() {
         !job_workers(&mut c).iter().any(|pid| first.contains(pid))
     });
     wait_until("the next one is tried", || !job_workers(&mut c).is_empty());
-    mend(&mut sick);
+    sick.mend();
     sick.wait_for("ready", 1);
 }
 
@@ -168,7 +138,7 @@ fn a_job_worker_needs_no_worker_of_the_database() {
 fn rounds_while(sick: &mut Queue, healthy: &mut Queue, served: i64) -> i64 {
     let rounds = format!("SELECT last_value FROM {}_rounds", sick.name);
     let before: i64 = scalar(&mut sick.admin, &rounds, &[]);
-    is_served(healthy, served);
+    healthy.is_served(served);
     let after: i64 = scalar(&mut sick.admin, &rounds, &[]);
     after - before
 }
@@ -203,7 +173,7 @@ fn what_comes_to_nothing_is_not_tried_again_at_once() {
         let mut q = Queue::new_in(&database.name, name);
         q.sql("CREATE SEQUENCE {q}_rounds");
         let body = format!("IF NOT {is_worker} THEN RETURN NEW; END IF; {count}; {body}");
-        before_each(&mut q, event, &body);
+        q.before_each(event, &body);
         q.sql(task);
         // The next worker compares taken tasks with the sessions.
         q.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'xqueue worker' AND datname = current_database()");
@@ -212,7 +182,7 @@ fn what_comes_to_nothing_is_not_tried_again_at_once() {
             scalar(&mut q.admin, &called, &[])
         });
         // Waits until the short pauses at the beginning have passed.
-        is_served(&mut healthy, 20);
+        healthy.is_served(20);
         let rounds = rounds_while(&mut q, &mut healthy, 20);
         assert!(rounds <= 20, "{name}: {rounds} rounds while another queue was served 20 times");
         // Without the trigger, the queue is served.
@@ -226,24 +196,24 @@ fn what_comes_to_nothing_is_not_tried_again_at_once() {
 #[test]
 fn many_tasks_that_are_due_at_one_instant_are_not_held_up() {
     let mut q = Queue::new("instant");
-    before_each(&mut q, "UPDATE", "RETURN NEW");
+    q.before_each("UPDATE", "RETURN NEW");
     q.sql(
         "INSERT INTO {q} (status, runat) SELECT 'W', '2001-01-01' FROM generate_series(1, 30000)",
     );
     q.wait_for("ready", 30000);
-    mend(&mut q);
+    q.mend();
 }
 
 #[test]
 fn a_cancel_of_an_idle_worker_does_not_end_it() {
     let database = Database::new("cancelled");
     let mut q = Queue::new_in(&database.name, "jobs");
-    is_served(&mut q, 1);
+    q.is_served(1);
     let worker = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'xqueue worker' AND datname = current_database()";
     let before: i32 = scalar(&mut q.admin, worker, &[]);
     for _ in 0..5 {
         let _sent: bool = scalar(&mut q.admin, "SELECT pg_cancel_backend($1)", &[&before]);
-        is_served(&mut q, 1);
+        q.is_served(1);
     }
     assert_eq!(scalar::<i32>(&mut q.admin, worker, &[]), before, "the same worker");
 }

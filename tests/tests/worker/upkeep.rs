@@ -241,7 +241,6 @@ fn tasks_whose_change_fails_rest_and_hold_up_no_other() {
     q.sql("ALTER TABLE {q} ADD CONSTRAINT own CHECK (status <> 'R' OR id > 100)");
     q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() FROM generate_series(1, 120)");
     q.wait_for("ready", 20);
-    let error = "SELECT coalesce(error, '') FROM xqueue.queues WHERE queue = $1::text::regclass";
     // Only rows that were written and rolled back are dead.
     let dead =
         "SELECT n_dead_tup + n_tup_upd FROM pg_stat_user_tables WHERE relid = $1::text::regclass";
@@ -252,14 +251,12 @@ fn tasks_whose_change_fails_rest_and_hold_up_no_other() {
     for n in 1..=20 {
         q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
         q.wait_for("ready", 20 + n);
-        let shown: String = scalar(&mut q.admin, error, &[&q.name]);
+        let shown = q.error();
         assert!(shown.contains("task ") && shown.contains("\"own\""), "{shown}");
     }
     let most = attempts(&mut q);
     assert!(most < 400, "{most} attempts");
     q.sql("ALTER TABLE {q} DROP CONSTRAINT own");
     q.wait_for("waiting", 0);
-    wait_until("the error is gone", || {
-        scalar::<String>(&mut q.admin, error, &[&q.name]).is_empty()
-    });
+    wait_until("the error is gone", || q.error().is_empty());
 }

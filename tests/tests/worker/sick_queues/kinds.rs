@@ -7,7 +7,7 @@ use super::*;
 fn is_left(q: &mut Queue) -> bool {
     q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
     wait_until("it is served, or left to a job worker", || {
-        q.counted()["waiting"] == json!(0) || error_of(q).contains("raise max_worker_processes")
+        q.counted()["waiting"] == json!(0) || q.error().contains("raise max_worker_processes")
     });
     q.counted()["waiting"] == json!(1)
 }

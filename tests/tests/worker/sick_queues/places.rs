@@ -6,12 +6,12 @@ use super::*;
 fn what_has_to_be_ended_is_tried_again_after_growing_pauses() {
     let server = Cluster::new("xqueue.worker_timeout = 100\n");
     let mut sick = queue_at(&server, "sick");
-    before_each(&mut sick, "UPDATE", ENDLESS);
+    sick.before_each("UPDATE", ENDLESS);
     sick.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
     let failures = failures(&mut sick, 4);
     let pauses: Vec<f64> = failures.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses[0] >= 1.0 && pauses[1] >= 2.0 && pauses[2] >= 4.0, "{pauses:?}");
-    mend(&mut sick);
+    sick.mend();
     sick.wait_for("ready", 1);
 }
 
@@ -34,8 +34,7 @@ fn failures(q: &mut Queue, count: usize) -> Vec<f64> {
 fn tasks_that_a_trigger_refuses_are_tried_less_and_less_and_hold_up_no_other() {
     let server = Cluster::new("");
     let mut q = queue_at(&server, "refused");
-    before_each(
-        &mut q,
+    q.before_each(
         "UPDATE",
         "IF NEW.payload ? 'bad' THEN PERFORM nextval('public.{q}_tries'); RAISE 'refused'; END IF; RETURN NEW",
     );
@@ -50,13 +49,13 @@ fn tasks_that_a_trigger_refuses_are_tried_less_and_less_and_hold_up_no_other() {
     // The refused tasks pause while others that fall due are served.
     let tries = format!("SELECT last_value FROM {}_tries", q.name);
     let before: i64 = scalar(&mut q.admin, &tries, &[]);
-    is_served(&mut q, 20);
+    q.is_served(20);
     let after: i64 = scalar(&mut q.admin, &tries, &[]);
     assert!(after - before <= 15, "{} tries of 5 tasks", after - before);
     assert_eq!(q.counted()["waiting"], json!(5));
-    assert!(error_of(&mut q).contains("refused"));
+    assert!(q.error().contains("refused"));
     // Repairing the table ends the pause.
-    mend(&mut q);
+    q.mend();
     q.wait_for("waiting", 0);
 }
 
@@ -64,13 +63,12 @@ fn tasks_that_a_trigger_refuses_are_tried_less_and_less_and_hold_up_no_other() {
 fn what_took_too_long_is_tried_again_though_nothing_else_falls_due() {
     let server = Cluster::new("xqueue.worker_timeout = 100\n");
     let mut q = queue_at(&server, "slow");
-    before_each(
-        &mut q,
+    q.before_each(
         "UPDATE",
         "IF EXISTS (SELECT FROM public.{q}_slow) THEN PERFORM pg_sleep(100); END IF; RETURN NEW",
     );
     q.sql("CREATE TABLE {q}_slow AS SELECT; INSERT INTO {q} (status, runat) VALUES ('W', now())");
-    wait_until("it takes too long", || !error_of(&mut q).is_empty());
+    wait_until("it takes too long", || !q.error().is_empty());
     q.sql("DELETE FROM {q}_slow");
     q.wait_for("ready", 1);
 }
@@ -81,16 +79,14 @@ fn without_a_place_for_a_job_worker_other_queues_go_on() {
     let server = Cluster::new("max_worker_processes = 4\n");
     server.wait_running();
     let (mut waiting, mut healthy) = (queue_at(&server, "waiting"), queue_at(&server, "healthy"));
-    before_each(&mut waiting, "UPDATE", "RETURN NEW");
+    waiting.before_each("UPDATE", "RETURN NEW");
     waiting.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
-    wait_until("it says why it waits", || {
-        error_of(&mut waiting).contains("raise max_worker_processes")
-    });
-    is_served(&mut healthy, 5);
+    wait_until("it says why it waits", || waiting.error().contains("raise max_worker_processes"));
+    healthy.is_served(5);
     assert_eq!(waiting.counted()["waiting"], json!(1));
-    mend(&mut waiting);
+    waiting.mend();
     waiting.wait_for("ready", 1);
-    wait_until("the error is gone", || error_of(&mut waiting).is_empty());
+    wait_until("the error is gone", || waiting.error().is_empty());
 }
 
 #[test]
@@ -105,9 +101,7 @@ fn a_queue_with_a_costly_check_that_waits_for_a_job_worker_says_so_and_the_log_n
         "ALTER TABLE {{q}} ADD CONSTRAINT own CHECK (status <> 'R' OR n IS NULL OR {factorials} > 0);
          INSERT INTO {{q}} (status, runat, n) VALUES ('W', now(), 30000)"
     ));
-    wait_until("it says why it waits", || {
-        error_of(&mut slow).contains("raise max_worker_processes")
-    });
+    wait_until("it says why it waits", || slow.error().contains("raise max_worker_processes"));
     wait_until("the log says so", || server.log().contains("HINT:  Raise max_worker_processes"));
     assert!(
         server.log().contains("slow or run code of their owners, as \"public.slow\" (1 in all)")
