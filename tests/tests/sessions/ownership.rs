@@ -89,24 +89,14 @@ fn a_thousand_tasks_of_one_session() {
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 3000)");
     let mut c = q.client();
     assert_eq!(take_all(&mut c, &q.name).len(), 3000);
-    let sql = "SELECT tasks FROM xqueue.taken WHERE queue = $1::text::regclass AND pid = $2";
-    assert_eq!(scalar::<i64>(&mut q.admin, sql, &[&q.name, &pid(&mut c)]), 3000);
+    let view = "SELECT pid, session, tasks FROM xqueue.taken WHERE queue = $1::text::regclass";
+    let row = q.admin.query_one(view, &[&q.name]).unwrap();
+    let session: uuid::Uuid = scalar(&mut c, "SELECT xqueue.identify()", &[]);
+    assert_eq!((row.get(0), row.get(1), row.get(2)), (pid(&mut c), session, 3000i64));
     drop(c);
     q.wait_for("ready", 3000);
     q.assert_tasks(&[("ready", 3000)]);
     assert_eq!(q.calls("session"), 3000);
-}
-
-#[test]
-fn several_queues_of_one_session() {
-    let mut queues: Vec<Queue> = (0..4).map(|_| Queue::new("owner")).collect();
-    let mut c = queues[0].client();
-    for q in &queues {
-        put(&mut c, &q.name, 1);
-        take_all(&mut c, &q.name);
-    }
-    drop(c);
-    queues.iter_mut().for_each(|q| q.wait_for("ready", 1));
 }
 
 /// The owner's trigger refuses the release of one row. The other rows are released anyway, and the error is shown.
@@ -124,10 +114,7 @@ fn a_deferred_constraint_that_refuses_the_release() {
     assert_eq!(take_all(&mut c, &q.name).len(), 3);
     drop(c);
     q.wait_for("ready", 2);
-    let sql = "SELECT coalesce(error, '') FROM xqueue.queues WHERE queue = $1::text::regclass";
-    wait_until("the error is shown", || {
-        scalar::<String>(&mut q.admin, sql, &[&q.name]).contains("task two stays away")
-    });
+    wait_until("the error is shown", || q.error().contains("task two stays away"));
     q.sql("DROP TRIGGER refuse ON {q}");
     q.wait_for("ready", 3);
     q.sql("DROP FUNCTION {q}_f()");
@@ -153,25 +140,6 @@ fn messages() {
         assert!(e.hint().is_some());
         release(&mut a, &name, id);
     }
-}
-
-#[test]
-fn released_or_acked_twice() {
-    let mut q = Queue::new("owner");
-    let name = q.name.clone();
-    let id = put(&mut q.admin, &name, 1);
-    take_all(&mut q.admin, &name);
-    assert_eq!(release(&mut q.admin, &name, id)[0]["status"], json!("R"));
-    let sql = format!("SELECT xqueue.release('{name}', {id})");
-    expect_error(&mut q.admin, &sql, "55000", "is not taken by anybody");
-    take_all(&mut q.admin, &name);
-    assert_eq!(ack(&mut q.admin, &name, id)[0]["status"], json!("T"), "the task as it was");
-    expect_error(
-        &mut q.admin,
-        &format!("SELECT xqueue.ack('{name}', {id})"),
-        "P0002",
-        "was not found",
-    );
 }
 
 #[test]
@@ -269,21 +237,4 @@ fn identify() {
     assert_ne!(first, scalar::<uuid::Uuid>(&mut b, sql, &[]));
     let hex = i32::from_str_radix(&first.simple().to_string()[..8], 16).unwrap();
     assert_eq!(hex, pid(&mut a));
-}
-
-#[test]
-fn the_view_of_taken_tasks() {
-    let mut q = Queue::new("owner");
-    let mut c = q.client();
-    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 5)");
-    assert_eq!(take(&mut c, &q.name, "0", 2).len(), 2);
-    let row = q
-        .admin
-        .query_one(
-            "SELECT pid, session, tasks FROM xqueue.taken WHERE queue = $1::text::regclass",
-            &[&q.name],
-        )
-        .unwrap();
-    let session: uuid::Uuid = scalar(&mut c, "SELECT xqueue.identify()", &[]);
-    assert_eq!((row.get(0), row.get(1), row.get(2)), (pid(&mut c), session, 2i64));
 }

@@ -20,7 +20,8 @@ fn round(columns: &str, insert: &str, key: &str) {
     let delayed = format!("SELECT xqueue.release('{name}', {key}, delay => '20 milliseconds')");
     assert_eq!(values(&mut q.admin, &delayed, &[])[0]["status"], json!("W"));
     assert_eq!(take(&mut q.admin, &name, "30s", 9).len(), 1);
-    assert_eq!(values(&mut q.admin, &call("ack"), &[]).len(), 1, "{key}");
+    // An ack returns the task as it was.
+    assert_eq!(values(&mut q.admin, &call("ack"), &[])[0]["status"], json!("T"), "{key}");
     expect_error(&mut q.admin, &call("ack"), "P0002", "was not found");
     // The row form reads the key from the row.
     q.sql(&format!("INSERT INTO {{q}} {insert}"));
