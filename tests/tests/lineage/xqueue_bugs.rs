@@ -1,7 +1,7 @@
 //! Known bugs of Tarantool's xqueue, which this queue does not have: one test each.
 
 use xqueue_tests::{
-    COLUMNS, Queue, Waiter, ask, id, ids, json, put, status, take, take_all, values, wait_until,
+    COLUMNS, Queue, Waiter, id, json, put, release, status, take, take_all, values, wait_until,
 };
 
 #[test]
@@ -70,15 +70,20 @@ fn a_touch_of_a_task_that_is_not_taken_is_refused_and_leaves_it() {
 }
 
 #[test]
-fn a_task_keeps_its_end_of_life_while_it_is_taken() {
+fn a_task_keeps_its_end_of_life_through_take_release_and_disconnect() {
     let mut q =
         Queue::with("ttl", COLUMNS, &json!({"features": {"ttl": "1 hour", "ttr": "1 minute"}}));
     put(&mut q.admin, &q.name, 1);
     let expires = q.ask_one("SELECT to_jsonb(expires) FROM {q}");
     assert!(expires.is_string(), "{expires}");
-    take_all(&mut q.admin, &q.name);
+    let mut consumer = q.client();
+    assert_eq!(take_all(&mut consumer, &q.name), [1]);
     assert_eq!(q.ask_one("SELECT to_jsonb(expires) FROM {q}"), expires);
-    q.sql("SELECT xqueue.release('{q}', 1)");
+    release(&mut consumer, &q.name, 1);
+    assert_eq!(q.ask_one("SELECT to_jsonb(expires) FROM {q}"), expires);
+    assert_eq!(take_all(&mut consumer, &q.name), [1]);
+    drop(consumer);
+    q.wait_for("ready", 1);
     assert_eq!(q.ask_one("SELECT to_jsonb(expires) FROM {q}"), expires);
 }
 
@@ -126,19 +131,6 @@ fn without_feature_buried_nothing_is_buried() {
     assert_eq!(status(&mut q.admin, &q.name, 1).as_deref(), Some("T"));
     q.sql("SELECT xqueue.release('{q}', 1)");
     q.fails("SELECT xqueue.switch('{q}', 1, 'B')", "0A000", "feature buried is not enabled");
-}
-
-#[test]
-fn a_disconnect_leaves_the_end_of_life_as_it_is() {
-    let mut q = Queue::with("ttl", COLUMNS, &json!({"features": {"ttl": true}}));
-    q.sql("SELECT xqueue.put('{q}', '{}', ttl => '1 hour')");
-    let expires = q.ask_one("SELECT to_jsonb(expires) FROM {q}");
-    assert!(expires.is_string(), "{expires}");
-    let mut consumer = q.client();
-    assert_eq!(ids(&ask(&mut consumer, &q.name, "SELECT xqueue.take('{q}')")), [1]);
-    drop(consumer);
-    q.wait_for("ready", 1);
-    assert_eq!(q.ask_one("SELECT to_jsonb(expires) FROM {q}"), expires);
 }
 
 #[test]

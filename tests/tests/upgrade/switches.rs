@@ -1,11 +1,6 @@
 //! Features switched on a queue in use: no consumer gets an error, no task is lost, and no counter is wrong.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use xqueue_tests::{
-    COLUMNS, Queue, Value, Waiter, Watcher, ask, id, json, put, take_all, wait_until,
-};
+use xqueue_tests::{COLUMNS, Queue, Value, Waiter, Watcher, ask, id, json, put, take_all};
 
 fn queue(features: &Value) -> Queue {
     Queue::with("switch", COLUMNS, &json!({ "features": features }))
@@ -29,22 +24,6 @@ fn switches() -> Vec<(Value, Value)> {
         on.as_object().expect("features").keys().map(|name| (name.clone(), json!(false))).collect()
     };
     on.into_iter().map(|on| (on.clone(), off(&on))).collect()
-}
-
-#[test]
-fn a_wait_for_a_task_goes_on_through_every_switch() {
-    let mut q = queue(&json!({}));
-    let waiter = Waiter::take(&mut q);
-    for (on, off) in switches() {
-        for features in [on, off] {
-            q.upgrade(&json!({ "features": features }));
-            assert!(!waiter.finished(), "after {features}");
-        }
-    }
-    q.wait_for_consumers(1);
-    q.sql(r#"SELECT xqueue.put('{q}', '{"id": 1}')"#);
-    let (_client, task) = waiter.task();
-    assert_eq!(id(&task), 1);
 }
 
 /// The deferred trigger fires before the table is altered: the server refuses to alter a table with pending trigger
@@ -84,21 +63,6 @@ fn a_wait_for_an_end_goes_on_through_every_switch() {
     for watcher in watchers {
         watcher.assert_told("acked");
     }
-}
-
-#[test]
-fn a_consumer_of_a_tube_waits_on_while_there_are_none() {
-    let mut q = queue(&json!({"tube": true}));
-    let sql = format!("SELECT xqueue.take('{}', '30 seconds', tube => 'a')", q.name);
-    let waiter = Waiter::waiting(&mut q, &sql);
-    q.upgrade(&json!({"features": {"tube": false}}));
-    q.sql("SELECT xqueue.put('{q}', '{}')");
-    q.wait_for_consumers(1);
-    assert!(!waiter.finished());
-    q.upgrade(&json!({"features": {"tube": true}}));
-    q.sql("SELECT xqueue.put('{q}', '{}', tube => 'a')");
-    let (_client, task) = waiter.task();
-    assert_eq!(task["tube"], json!("a"));
 }
 
 #[test]
@@ -166,67 +130,4 @@ fn converted_tasks_wake_waiting_consumers_and_end_waits() {
     q.upgrade(&json!({"features": {"buried": false}, "convert": {"B": "R"}}));
     let (_client, task) = waiter.task();
     assert_eq!(id(&task), 1);
-}
-
-#[test]
-fn producers_and_consumers_at_work_come_through_every_switch() {
-    let mut q = queue(&json!({}));
-    let over = Arc::new(AtomicBool::new(false));
-    let statements = [
-        "SELECT xqueue.put('{q}', '[{}, {}]')",
-        "INSERT INTO {q} DEFAULT VALUES",
-        "SELECT xqueue.ack('{q}', (t->>'id')::bigint) FROM xqueue.take('{q}', '10 ms', count => 50) t",
-        "SELECT xqueue.release(t) FROM xqueue.take(NULL::{q}, '10 ms', count => 5) t",
-        "DO $$ DECLARE t jsonb; BEGIN CALL xqueue.next('{q}', '10 ms', NULL, t); \
-         CALL xqueue.next('{q}', '10 ms', NULL, t); END $$",
-    ];
-    let workers = statements.map(|statement| {
-        let (mut client, sql) = (q.client(), statement.replace("{q}", &q.name));
-        let over = over.clone();
-        std::thread::spawn(move || {
-            let mut done = 0;
-            while !over.load(Ordering::Relaxed) {
-                if let Err(e) = client.batch_execute(&sql) {
-                    // Only a row of the table's previous row type can be refused.
-                    let code = e.code().map_or("", |code| code.code());
-                    assert!(
-                        sql.contains("NULL::") && ["42804", "0A000"].contains(&code),
-                        "{sql}: {e:?}"
-                    );
-                }
-                done += 1;
-            }
-            done
-        })
-    });
-    let switches = switches().into_iter().filter(|(on, _)| on.get("id").is_none());
-    for (on, off) in switches {
-        q.upgrade(&json!({ "features": on }));
-        work_goes_on(&mut q);
-        let kept = |(feature, letter): (&str, &str)| {
-            (off[feature] == json!(false)).then(|| (letter.to_string(), json!("R")))
-        };
-        let states = [("delayed", "W"), ("buried", "B"), ("zombie", "Z"), ("keep", "D")];
-        let convert: Value = states.into_iter().filter_map(kept).collect();
-        q.upgrade(&json!({ "features": off, "convert": convert }));
-        work_goes_on(&mut q);
-    }
-    over.store(true, Ordering::Relaxed);
-    for worker in workers {
-        assert!(worker.join().expect("the worker met no error") > 0);
-    }
-    q.wait_for("taken", 0);
-    let left = q.counted()["ready"].as_i64().expect("a number");
-    assert_eq!(q.calls("put") - q.transition("T-X"), left, "every task was acked or is there");
-    assert_eq!(take_all(&mut q.admin, &q.name).len() as i64, left);
-}
-
-#[track_caller]
-fn work_goes_on(q: &mut Queue) {
-    let (puts, acks, released) = (q.calls("put"), q.calls("ack"), q.calls("release"));
-    wait_until("work goes on", || {
-        q.calls("put") > puts + 20 && q.calls("ack") > acks && q.calls("release") > released
-    });
-    let report = q.ask_one("SELECT xqueue.check('{q}')");
-    assert_eq!(report["ok"], json!(true), "{report}");
 }

@@ -242,14 +242,6 @@ fn create() {
         "SELECT relpersistence = 'p' FROM pg_class WHERE oid = $1::text::regclass",
         &[&name]
     ));
-    let odd = format!("\"Odd {name}\"");
-    let mut q = Queue::adopt(&database(), &format!("public.{odd}"));
-    q.sql("SELECT xqueue.create('{q}', temporary => true)");
-    assert!(scalar::<bool>(
-        &mut q.admin,
-        "SELECT relpersistence = 'u' FROM pg_class WHERE oid = $1::text::regclass",
-        &[&odd]
-    ));
 }
 
 #[test]

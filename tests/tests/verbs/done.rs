@@ -80,15 +80,6 @@ fn batches_are_all_or_nothing() {
 }
 
 #[test]
-fn a_wait_for_the_end_of_a_task_ends_with_its_batch() {
-    let mut q = filled(&json!({}), 3);
-    q.ask("SELECT xqueue.take('{q}', count => 3)");
-    let watcher = Watcher::wait(&mut q, 2, "30s");
-    q.ask("SELECT xqueue.ack('{q}', ARRAY[1, 2, 3])");
-    assert_eq!(watcher.join().unwrap().as_deref(), Some("acked"));
-}
-
-#[test]
 fn keys_of_other_types() {
     for (key, keys) in [
         ("text", ["a", "b,c", "{d}"]),

@@ -208,22 +208,6 @@ fn its_error_in_the_worker_is_shown_and_holds_up_no_other_queue() {
 }
 
 #[test]
-fn a_function_that_never_ends_holds_up_no_other_queue_for_long() {
-    let mut sick = noting(&json!({"delayed": true}));
-    sick.sql(
-        "CREATE OR REPLACE FUNCTION {q}_note(task jsonb, event text) RETURNS void LANGUAGE plpgsql AS \
-         $$ BEGIN IF event = 'delay' THEN LOOP PERFORM 1; END LOOP; END IF; END $$",
-    );
-    let mut healthy = Queue::with("hook", COLUMNS, &json!({"features": {"delayed": true}}));
-    sick.sql("SELECT xqueue.put('{q}', '{}', delay => '10 milliseconds')");
-    healthy.sql("SELECT xqueue.put('{q}', '{}', delay => '50 milliseconds')");
-    healthy.wait_for("ready", 1);
-    sick.sql("CREATE OR REPLACE FUNCTION {q}_note(task jsonb, event text) RETURNS void LANGUAGE sql AS ''");
-    sick.sql("UPDATE {q} SET status = 'R', runat = NULL");
-    drop_log(sick);
-}
-
-#[test]
 fn it_has_the_rights_of_the_caller_and_in_the_worker_those_of_the_owner() {
     let (owner, producer) = (Role::create(), Role::create());
     let name = unique("hook");

@@ -90,24 +90,21 @@ fn attempts_are_counted_at_each_take_and_only_there() {
 
 #[test]
 fn waits_grow_by_the_factor_up_to_the_longest() {
-    let mut q = queue(r#"{"retry": {"backoff": 100, "factor": 3, "max": 2000}}"#);
-    put(&mut q.admin, &q.name, 1);
-    assert_waits(&mut q, &[100.0, 300.0, 900.0, 2000.0, 2000.0]);
-}
-
-#[test]
-fn waits_double_up_to_an_hour_unless_the_options_say_otherwise() {
-    let mut q = queue(r#"{"retry": {"backoff": "10 minutes"}}"#);
-    put(&mut q.admin, &q.name, 1);
-    assert_waits(&mut q, &[600.0, 1200.0, 2400.0, 3600.0, 3600.0]);
-}
-
-#[test]
-fn waits_stay_in_bounds_after_very_many_attempts() {
-    let mut q = queue(r#"{"retry": {"backoff": 100, "factor": 1000, "max": "1 day"}}"#);
-    put(&mut q.admin, &q.name, 1);
-    q.sql("UPDATE {q} SET attempts = 2147483000");
-    assert_waits(&mut q, &[86400.0, 86400.0]);
+    for (retry, attempts, expected) in [
+        (
+            r#"{"backoff": 100, "factor": 3, "max": 2000}"#,
+            0,
+            &[100.0, 300.0, 900.0, 2000.0, 2000.0][..],
+        ),
+        // By default the factor is two, and the longest wait is an hour.
+        (r#"{"backoff": "10 minutes"}"#, 0, &[600.0, 1200.0, 2400.0, 3600.0, 3600.0]),
+        (r#"{"backoff": 100, "factor": 1000, "max": "1 day"}"#, 2147483000, &[86400.0, 86400.0]),
+    ] {
+        let mut q = queue(&format!(r#"{{"retry": {retry}}}"#));
+        put(&mut q.admin, &q.name, 1);
+        q.sql(&format!("UPDATE {{q}} SET attempts = {attempts}"));
+        assert_waits(&mut q, expected);
+    }
 }
 
 #[test]
