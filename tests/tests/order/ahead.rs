@@ -318,31 +318,3 @@ fn sessions_that_end_amid_many() {
     let found: Vec<i64> = std::iter::from_fn(|| next(&mut q)).collect();
     assert_eq!(found, expected.collect::<Vec<_>>());
 }
-
-#[test]
-fn tubes_whose_hashes_are_the_same() {
-    let features = json!({"fields": {"tube": "kind"}, "features": {"tube": true}});
-    let mut q = Queue::with("ahead", &format!("{COLUMNS}, kind jsonb"), &features);
-    // The hash rotates by one bit of 32 for each element.
-    let label = |first: i32, last: i32| {
-        let between = std::iter::repeat_n(0, 31);
-        let label: Vec<i32> = std::iter::once(first).chain(between).chain([last]).collect();
-        json!(label).to_string()
-    };
-    let labels = [label(1, 2), label(2, 1)];
-    let [one, other] = &labels;
-    let is_same =
-        "SELECT jsonb_hash_extended($1::text::jsonb, 0) = jsonb_hash_extended($2::text::jsonb, 0)";
-    assert!(scalar::<bool>(&mut q.admin, is_same, &[one, other]));
-    q.sql(&format!(
-        "INSERT INTO {{q}} (kind) SELECT CASE n % 2 WHEN 1 THEN '{one}'::jsonb ELSE '{other}' END \
-         FROM generate_series(1, 40) n"
-    ));
-    let take = format!("SELECT id FROM xqueue.take(NULL::{}, tube => $1::text)", q.name);
-    for n in 0..20 {
-        for (label, id) in labels.iter().zip([2 * n + 1, 2 * n + 2]) {
-            assert_eq!(scalar::<i64>(&mut q.admin, &take, &[label]), id, "of {label}");
-        }
-    }
-    q.verify();
-}

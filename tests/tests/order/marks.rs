@@ -5,6 +5,20 @@ mod priorities;
 use super::crowd::{assert_all_found, crowd};
 use xqueue_tests::*;
 
+/// The ways in which task 5, which the session has taken, becomes ready again.
+pub const COMES_BACK: [&str; 10] = [
+    "SELECT xqueue.release('{q}', 5)",
+    "SELECT xqueue.release('{q}', 5, delay => '1 ms')",
+    "SELECT xqueue.bury('{q}', 5); SELECT xqueue.dig('{q}', 5)",
+    "SELECT xqueue.bury('{q}', 5); SELECT xqueue.kick('{q}', 1)",
+    "SELECT xqueue.bury('{q}', 5); SELECT xqueue.switch('{q}', 5, 'R')",
+    "SELECT xqueue.ack('{q}', 5); SELECT xqueue.restart('{q}', 5)",
+    "SELECT xqueue.snatch('{q}', 5)",
+    "UPDATE {q} SET status = 'R', owner = NULL WHERE id = 5",
+    "UPDATE {q} SET runat = now() WHERE id = 5",
+    "DISCARD ALL",
+];
+
 /// Makes a queue whose tasks from 1001 on have been taken and acked one by one, except the last hundred. Its marks are
 /// far behind the keys that the tests make ready.
 fn raised(features: &Value) -> Queue {
@@ -72,18 +86,7 @@ fn tasks_that_come_back() {
     let mut q =
         raised(&json!({"features": {"buried": true, "delayed": true, "keep": true, "ttr": true}}));
     let name = q.name.clone();
-    for back in [
-        "SELECT xqueue.release('{q}', 5)",
-        "SELECT xqueue.release('{q}', 5, delay => '1 ms')",
-        "SELECT xqueue.bury('{q}', 5); SELECT xqueue.dig('{q}', 5)",
-        "SELECT xqueue.bury('{q}', 5); SELECT xqueue.kick('{q}', 1)",
-        "SELECT xqueue.bury('{q}', 5); SELECT xqueue.switch('{q}', 5, 'R')",
-        "SELECT xqueue.ack('{q}', 5); SELECT xqueue.restart('{q}', 5)",
-        "SELECT xqueue.snatch('{q}', 5)",
-        "UPDATE {q} SET status = 'R', owner = NULL WHERE id = 5",
-        "UPDATE {q} SET runat = now() WHERE id = 5",
-        "DISCARD ALL",
-    ] {
+    for back in COMES_BACK {
         q.sql("DELETE FROM {q} WHERE id < 1000; SELECT xqueue.put('{q}', '{\"id\": 5}')");
         assert_eq!(ids(&take(&mut q.admin, &name, "0", 1)), [5]);
         // Task 5 is in flight while the mark is raised, and then comes back.

@@ -1,6 +1,7 @@
 //! Low-water marks of the tubes of a queue with priorities never hide a ready task, no matter how it became ready
 //! before them. A take does not walk over the index entries of removed tasks.
 
+use super::marks::COMES_BACK;
 use xqueue_tests::*;
 
 #[test]
@@ -72,18 +73,7 @@ fn tasks_that_are_put() {
 fn tasks_that_come_back() {
     let mut t = Tubes::new(&json!({"buried": true, "delayed": true, "keep": true, "ttr": true}));
     for priority in [0, 2] {
-        for back in [
-            "SELECT xqueue.release('{q}', 5)",
-            "SELECT xqueue.release('{q}', 5, delay => '1 ms')",
-            "SELECT xqueue.bury('{q}', 5); SELECT xqueue.dig('{q}', 5)",
-            "SELECT xqueue.bury('{q}', 5); SELECT xqueue.kick('{q}', 1)",
-            "SELECT xqueue.bury('{q}', 5); SELECT xqueue.switch('{q}', 5, 'R')",
-            "SELECT xqueue.ack('{q}', 5); SELECT xqueue.restart('{q}', 5)",
-            "SELECT xqueue.snatch('{q}', 5)",
-            "UPDATE {q} SET status = 'R', owner = NULL WHERE id = 5",
-            "UPDATE {q} SET runat = now() WHERE id = 5",
-            "DISCARD ALL",
-        ] {
+        for back in COMES_BACK {
             t.q.sql(&format!(
                 "DELETE FROM {{q}} WHERE id = 5; \
                  INSERT INTO {{q}} (id, tube, priority) VALUES (5, 'a', {priority})"
