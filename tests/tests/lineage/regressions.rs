@@ -122,29 +122,6 @@ fn a_locked_orphan_does_not_stop_promotion() {
     q.wait_for("ready", 2);
 }
 
-/// A role without privileges on a database cannot make its worker exit.
-#[test]
-fn a_stranger_does_not_disturb_the_worker() {
-    let mut database = Database::new("strange");
-    let mut c = database.client();
-    let worker = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'xqueue worker' AND datname = current_database()";
-    // The worker appears as running a moment before it is connected to the database.
-    wait_until("the worker is connected", || !c.query(worker, &[]).unwrap().is_empty());
-    let before: i32 = scalar(&mut c, worker, &[]);
-    let role = Role::create();
-    let mut stranger = role.client();
-    for command in [
-        format!("ALTER DATABASE {} CONNECTION LIMIT 5", database.name),
-        format!("ALTER DATABASE {} RENAME TO mine", database.name),
-        format!("DROP DATABASE {}", database.name),
-        format!("CREATE DATABASE mine TEMPLATE {}", database.name),
-    ] {
-        expect_error(&mut stranger, &command, "42501", "");
-    }
-    database.sql(&format!("ALTER DATABASE {} CONNECTION LIMIT 50", database.name));
-    assert_eq!(scalar::<i32>(&mut c, worker, &[]), before);
-}
-
 /// A consumer is in one wait queue at a time.
 #[test]
 fn a_wait_inside_a_wait_is_refused() {
@@ -181,18 +158,6 @@ fn a_database_that_is_read_only_by_default() {
     let id = take_all(&mut q.admin, &q.name)[0];
     ack(&mut q.admin, &q.name, id);
     database.sql(&format!("ALTER DATABASE {} RESET default_transaction_read_only", database.name));
-}
-
-#[test]
-fn the_extension_brings_its_worker() {
-    let database = Database::empty("brings");
-    let mut c = database.client();
-    c.batch_execute("CREATE EXTENSION xqueue").unwrap();
-    wait_until("the worker runs", || {
-        scalar::<String>(&mut c, "SELECT xqueue.state()", &[]) == "RUNNING"
-    });
-    c.batch_execute("BEGIN; SAVEPOINT s; DROP EXTENSION xqueue; ROLLBACK TO s; COMMIT").unwrap();
-    assert_eq!(scalar::<String>(&mut c, "SELECT xqueue.state()", &[]), "RUNNING");
 }
 
 /// Drivers and ORMs read the name of the violated constraint.

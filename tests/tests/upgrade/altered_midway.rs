@@ -139,16 +139,6 @@ fn an_index_of_another_table_is_not_dropped() {
     q.abandon();
 }
 
-/// `xqueue.taken` shows the other queues while one table is locked.
-#[test]
-fn a_locked_table_does_not_block_views() {
-    let mut q = Queue::new("midway");
-    let mut other = q.client();
-    other.batch_execute(&format!("BEGIN; LOCK TABLE {}", q.name)).unwrap();
-    q.sql("SET lock_timeout = '5s'; SELECT * FROM xqueue.taken");
-    other.batch_execute("ROLLBACK").unwrap();
-}
-
 /// Only producers can make a key, because it reveals when the last task was put.
 #[test]
 fn time64_asks_for_the_privilege_to_put() {

@@ -59,6 +59,11 @@ fn create_extension_rolled_back() {
         "BEGIN; CREATE EXTENSION xqueue; ROLLBACK; BEGIN; CREATE EXTENSION xqueue; COMMIT",
     )
     .unwrap();
+    wait_until("the worker runs", || {
+        scalar::<String>(&mut c, "SELECT xqueue.state()", &[]) == "RUNNING"
+    });
+    c.batch_execute("BEGIN; SAVEPOINT s; DROP EXTENSION xqueue; ROLLBACK TO s; COMMIT").unwrap();
+    assert_eq!(scalar::<String>(&mut c, "SELECT xqueue.state()", &[]), "RUNNING");
     c.batch_execute("BEGIN; DROP EXTENSION xqueue; ROLLBACK").unwrap();
     Queue::new_in(&database.name, "ext").is_served(1);
 }
@@ -253,22 +258,26 @@ fn drop_owned_and_reassign() {
 
 #[test]
 fn a_refused_command_on_the_database_leaves_its_worker_alone() {
-    let database = Database::new("victim");
+    let mut database = Database::new("victim");
     let mut q = Queue::new_in(&database.name, "jobs");
     q.is_served(1);
     let worker = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'xqueue worker' AND datname = current_database()";
     let before: i32 = scalar(&mut q.admin, worker, &[]);
     let role = Role::create();
-    connect().batch_execute(&format!("ALTER ROLE {} CREATEDB", role.name)).unwrap();
     let (mut hostile, name) = (role.client(), database.name.clone());
-    for sql in [
-        format!("CREATE DATABASE {name}_x TEMPLATE {name}"),
-        format!("DROP DATABASE {name}"),
-        format!("ALTER DATABASE {name} RENAME TO {name}_x"),
-        format!("ALTER DATABASE {name} SET TABLESPACE pg_default"),
-    ] {
-        expect_error(&mut hostile, &sql, "42501", "");
+    for may in ["NOCREATEDB", "CREATEDB"] {
+        database.sql(&format!("ALTER ROLE {} {may}", role.name));
+        for sql in [
+            format!("CREATE DATABASE {name}_x TEMPLATE {name}"),
+            format!("DROP DATABASE {name}"),
+            format!("ALTER DATABASE {name} RENAME TO {name}_x"),
+            format!("ALTER DATABASE {name} SET TABLESPACE pg_default"),
+            format!("ALTER DATABASE {name} CONNECTION LIMIT 5"),
+        ] {
+            expect_error(&mut hostile, &sql, "42501", "");
+        }
     }
+    database.sql(&format!("ALTER DATABASE {name} CONNECTION LIMIT 50"));
     q.is_served(1);
     assert_eq!(scalar::<i32>(&mut q.admin, worker, &[]), before, "the same worker");
 }
