@@ -102,10 +102,7 @@ fn waits_and_works_are_measured_by_every_path() {
 fn by_hand_and_through_a_trigger_of_the_owner() {
     let mut q = Queue::new("latency");
     let mut c = q.client();
-    q.sql(
-        "CREATE FUNCTION {q}_f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
-           CREATE TRIGGER own BEFORE UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_f()",
-    );
+    q.before_each("UPDATE", "RETURN NEW");
     q.sql("SELECT xqueue.put('{q}', '[{}, {}]')");
     wait_for_age(&mut q, 0.1);
     let name = q.name.clone();
@@ -117,7 +114,7 @@ fn by_hand_and_through_a_trigger_of_the_owner() {
     let measured = latency(&mut q);
     assert_eq!((&measured[0], &measured[2]), (&json!(2), &json!(1)), "{measured}");
     assert!(measured[1].as_f64().is_some_and(|waited| waited >= 0.1), "{measured}");
-    q.sql("DROP TRIGGER own ON {q}; DROP FUNCTION {q}_f()");
+    q.mend();
 }
 
 #[test]

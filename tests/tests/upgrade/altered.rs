@@ -310,10 +310,7 @@ fn a_type_is_changed_between_downgrade_and_upgrade() {
         let mut q = Queue::with("altered", columns, &options);
         let name = q.name.clone();
         if has_trigger {
-            q.sql(
-                "CREATE FUNCTION {q}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
-                 CREATE TRIGGER own BEFORE INSERT OR UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_f()",
-            );
+            q.before_each("INSERT OR UPDATE", "RETURN NEW");
         }
         put(&mut q.admin, &name, 1);
         let mut holder = q.client();

@@ -15,10 +15,7 @@ fn queue(is_direct: bool) -> Queue {
              state {q}_state NOT NULL DEFAULT 'pending', tube {q}_place, PRIMARY KEY (place, n))",
     );
     if !is_direct {
-        q.sql(
-            "CREATE FUNCTION {q}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
-             CREATE TRIGGER own BEFORE INSERT OR UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_f()",
-        );
+        q.before_each("INSERT OR UPDATE", "RETURN NEW");
     }
     q.upgrade(&json!({
         "fields": {"status": "state", "tube": "tube"},
@@ -318,10 +315,7 @@ fn labels_of_an_enum_below_domains() {
                  tube {{q}}_outer, PRIMARY KEY ({key}))"
         ));
         if !is_direct {
-            q.sql(
-                "CREATE FUNCTION {q}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
-                 CREATE TRIGGER own BEFORE INSERT OR UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_f()",
-            );
+            q.before_each("INSERT OR UPDATE", "RETURN NEW");
         }
         q.upgrade(&json!({
             "fields": {"tube": "tube"},

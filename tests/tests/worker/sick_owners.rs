@@ -6,6 +6,12 @@ use xqueue_tests::*;
 
 const COLUMNS: &str = "id bigserial PRIMARY KEY, payload jsonb, n bigint";
 
+/// Lets all triggers of a queue fire always again.
+const ENABLE_ALWAYS: &str = "
+    DO $$ DECLARE t name; BEGIN FOR t IN SELECT tgname FROM pg_trigger
+        WHERE tgrelid = '{q}'::regclass AND NOT tgisinternal
+    LOOP EXECUTE format('ALTER TABLE {q} ENABLE ALWAYS TRIGGER %I', t); END LOOP; END $$";
+
 fn options() -> Value {
     json!({"features": {"delayed": true}})
 }
@@ -68,16 +74,13 @@ fn a_recount_that_takes_long_makes_no_other_queue_wait() {
     healthy.is_served(1);
     slow.assert_exact();
     // Each tube takes long to decompress, and so does the invalid status.
-    slow.sql(
+    let insert =
         "ALTER TABLE {q} DISABLE TRIGGER USER;
          INSERT INTO {q} (status, runat, tube) VALUES ('W', 'infinity', repeat('x', 50000000));
          INSERT INTO {q} (status, runat, tube) SELECT status, runat, tube FROM {q}, generate_series(1, 15);
          INSERT INTO {q} (status) VALUES (repeat('x', 50000000));
-         ALTER TABLE {q} ENABLE TRIGGER USER;
-         DO $$ DECLARE t name; BEGIN FOR t IN SELECT tgname FROM pg_trigger
-             WHERE tgrelid = '{q}'::regclass AND NOT tgisinternal
-         LOOP EXECUTE format('ALTER TABLE {q} ENABLE ALWAYS TRIGGER %I', t); END LOOP; END $$",
-    );
+         ALTER TABLE {q} ENABLE TRIGGER USER;";
+    slow.sql(&[insert, ENABLE_ALWAYS].concat());
     healthy.is_served(3);
     assert_eq!(slow.stats()["exact"], json!(false), "it is counted meanwhile");
     // The recount finishes.
@@ -99,11 +102,7 @@ fn a_recount_gives_way_to_a_session_that_needs_the_list_of_queues() {
          INSERT INTO {q} (status, runat, tube) VALUES ('W', 'infinity', repeat('x', 50000000));
          INSERT INTO {q} (status, runat, tube) SELECT status, runat, tube FROM {q}, generate_series(1, 100)",
     );
-    slow.sql(
-        "DO $$ DECLARE t name; BEGIN FOR t IN SELECT tgname FROM pg_trigger
-             WHERE tgrelid = '{q}'::regclass AND NOT tgisinternal
-         LOOP EXECUTE format('ALTER TABLE {q} ENABLE ALWAYS TRIGGER %I', t); END LOOP; END $$",
-    );
+    slow.sql(ENABLE_ALWAYS);
     let counting = "SELECT EXISTS (SELECT FROM pg_stat_activity JOIN pg_locks USING (pid) \
                     WHERE backend_type = 'xqueue recount' AND datname = current_database() \
                     AND relation = $1::text::regclass)";

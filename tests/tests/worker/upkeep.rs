@@ -109,10 +109,7 @@ fn without_statements_the_worker_does_the_same() {
             let options = json!({"features": features, "fields": own});
             let mut q = Queue::make(&database(), &name, &format!("{COLUMNS}{columns}"), &options);
             if has_trigger {
-                q.sql(
-                    "CREATE FUNCTION {q}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN coalesce(new, old); END $$;
-                     CREATE TRIGGER own BEFORE INSERT OR UPDATE OR DELETE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_f()",
-                );
+                q.before_each("INSERT OR UPDATE OR DELETE", "RETURN coalesce(NEW, OLD)");
             }
             // With a time to run the owner is a live session. Otherwise it is a session that does not exist, or NULL.
             let lost = ["NULL::uuid", "'00000000-0000-4000-8000-000000000001'::uuid"][number % 2];
