@@ -116,20 +116,3 @@ fn the_greatest_priority() {
         assert!(hint.contains("ALTER COLUMN \"P\" TYPE bigint"), "{hint}");
     }
 }
-
-#[test]
-fn a_job_that_was_reserved_several_times() {
-    let (mut q, name) = tube();
-    let mut c = q.client();
-    call(&mut c, &name, "put", "'{\"body\": \"x\"}', ttr => '1 min', priority => 5");
-    for _ in 0..3 {
-        assert_eq!(call(&mut c, &name, "take", "id => 1"), [1]);
-        assert_eq!(call(&mut c, &name, "release", "1, delay => '1 h'"), [1]);
-    }
-    let job = q.ask_one("SELECT xqueue.stats('{q}', 1)");
-    assert_eq!(
-        (&job["state"], &job["attempts"], &job["priority"]),
-        (&json!("waiting"), &json!(3), &json!(5))
-    );
-    assert!(job["time_left"].as_f64().is_some_and(|left| left > 3500.0), "{job}");
-}

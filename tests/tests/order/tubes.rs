@@ -144,34 +144,6 @@ fn a_prepared_put_wakes_a_consumer_of_its_tube_and_next_takes_of_one_tube() {
 }
 
 #[test]
-fn smaller_priorities_are_taken_first_then_older_keys_also_in_a_batch() {
-    let mut q = queue(r#"{"features": {"priority": true, "tube": true}}"#);
-    q.sql(
-        "INSERT INTO {q} (id, priority, tube) SELECT n, (n * 7) % 4 - 1, CASE n % 2 WHEN 0 THEN 'a' END \
-         FROM generate_series(1, 40) n ORDER BY random()",
-    );
-    let order = "SELECT to_jsonb(id) FROM {q} WHERE status = 'R' ORDER BY priority, id";
-    let expected: Vec<_> = q.ask(order).iter().map(|id| id.as_i64().expect("a key")).collect();
-    for (take, count) in [
-        ("SELECT xqueue.take('{q}', count => 10)", 10),
-        ("SELECT to_jsonb(t) FROM xqueue.take(NULL::{q}, count => 10) t", 10),
-        ("SELECT xqueue.take('{q}')", 1),
-    ] {
-        q.sql("UPDATE {q} SET status = 'R', owner = NULL");
-        assert_eq!(ids(&q.ask(take)), expected[..count], "{take}");
-    }
-    q.sql("UPDATE {q} SET status = 'R', owner = NULL");
-    let of_tube: Vec<i64> = expected.iter().copied().filter(|id| id % 2 == 0).collect();
-    assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', count => 10, tube => 'a')")), of_tube[..10]);
-    // A released task returns to its old position; a task with a changed priority moves to another.
-    q.sql("UPDATE {q} SET status = 'R', owner = NULL");
-    q.sql("UPDATE {q} SET priority = -99 WHERE id = 17");
-    q.sql("SELECT xqueue.take('{q}')");
-    q.sql("SELECT xqueue.release('{q}', 17)");
-    assert_eq!(take_all(&mut q.admin, &q.name)[0], 17);
-}
-
-#[test]
 fn priorities_are_given_by_the_call_or_the_task_and_zero_otherwise() {
     let mut q = queue(r#"{"features": {"priority": true}}"#);
     q.sql(r#"SELECT xqueue.put('{q}', '[{"id": 1}, {"id": 2, "priority": -3}]')"#);

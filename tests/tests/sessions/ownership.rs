@@ -143,45 +143,6 @@ fn messages() {
 }
 
 #[test]
-fn a_batch_is_all_or_nothing() {
-    let mut q = Queue::new("owner");
-    let name = q.name.clone();
-    let mut other = q.client();
-    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 4)");
-    assert_eq!(ids(&take(&mut q.admin, &name, "0", 3)), [1, 2, 3]);
-    take_all(&mut other, &name);
-    let sql = format!("SELECT xqueue.ack('{name}', ARRAY[1, 2, 4]::bigint[])");
-    expect_error(&mut q.admin, &sql, "55006", "task 4 is taken by");
-    q.assert_tasks(&[("taken", 4)]);
-    let sql = format!("SELECT xqueue.ack('{name}', ARRAY[1, 2, 3]::bigint[])");
-    assert_eq!(values(&mut q.admin, &sql, &[]).len(), 3);
-    q.assert_tasks(&[("taken", 1), ("total", 1)]);
-}
-
-#[test]
-fn what_is_rolled_back_was_never() {
-    let mut q = Queue::new("owner");
-    let mut c = q.client();
-    let id = put(&mut c, &q.name, 1);
-    take_all(&mut c, &q.name);
-    c.batch_execute("BEGIN").unwrap();
-    ack(&mut c, &q.name, id);
-    c.batch_execute("ROLLBACK; BEGIN").unwrap();
-    release(&mut c, &q.name, id);
-    c.batch_execute("ROLLBACK; BEGIN; SAVEPOINT s").unwrap();
-    ack(&mut c, &q.name, id);
-    c.batch_execute("ROLLBACK TO s; COMMIT").unwrap();
-    q.assert_tasks(&[("taken", 1), ("total", 1)]);
-    release(&mut c, &q.name, id);
-    c.batch_execute("BEGIN").unwrap();
-    take_all(&mut c, &q.name);
-    ack(&mut c, &q.name, id);
-    put(&mut c, &q.name, 2);
-    c.batch_execute("COMMIT").unwrap();
-    q.assert_tasks(&[("ready", 1), ("total", 1)]);
-}
-
-#[test]
 fn changes_by_hand_to_a_taken_task() {
     let mut q = Queue::new("owner");
     let name = q.name.clone();

@@ -307,22 +307,6 @@ fn a_switch_without_ddl_is_in_force_at_once_and_never_after_a_rollback() {
     }
 }
 
-/// A done task does not expire. When it is restarted, its old end of life must not delete it.
-#[test]
-fn a_life_that_was_over_begins_anew() {
-    let columns = "id bigint PRIMARY KEY, payload jsonb";
-    let features = json!({"features": {"ttl": true, "keep": true, "buried": true}});
-    let mut q = Queue::with("up", columns, &features);
-    q.sql("SELECT xqueue.put('{q}', '[{\"id\": 1}, {\"id\": 2}, {\"id\": 3}]', ttl => '1 hour')");
-    q.sql("SELECT xqueue.ack('{q}', (task->>'id')::bigint) FROM xqueue.take('{q}', count => 3) AS task");
-    q.sql("UPDATE {q} SET expires = now() - interval '1 second'");
-    q.sql("SELECT xqueue.switch('{q}', 1, 'B'), xqueue.restart('{q}', 2)");
-    q.upgrade(&json!({"features": {"keep": false}, "convert": {"D": "R"}}));
-    let sql = format!("SELECT count(*) FROM {} WHERE expires IS NULL", q.name);
-    assert_eq!(scalar::<i64>(&mut q.admin, &sql, &[]), 3);
-    q.assert_tasks(&[("ready", 2), ("buried", 1)]);
-}
-
 /// With an old snapshot the switch would not see the task, and no later call could lead the task out of its state.
 #[test]
 fn a_switch_with_an_old_snapshot_is_refused() {

@@ -73,30 +73,6 @@ fn out_of_waiting_and_out_of_buried() {
 }
 
 #[test]
-fn neither_expired_nor_locked_nor_of_another_tube() {
-    let (mut q, name) = full("named");
-    q.sql("SELECT xqueue.put('{q}', '{}', tube => 'a')");
-    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 2)");
-    let (mut c, mut other) = (q.client(), q.client());
-    assert_eq!(named(&mut c, &name, "id => 1, tube => 'b'"), [0i64; 0]);
-    assert_eq!(named(&mut c, &name, "id => 2, tube => 'a'"), [0i64; 0], "it has none");
-    other.batch_execute(&format!("BEGIN; UPDATE {name} SET n = 1 WHERE id = 2")).unwrap();
-    assert_eq!(named(&mut c, &name, "id => 2"), [0i64; 0], "it is locked");
-    other.batch_execute("COMMIT").unwrap();
-    assert_eq!(
-        named(&mut c, &name, "id => ARRAY[3, 99, 1, 2, 3]"),
-        [3, 1, 2],
-        "a batch, in its order"
-    );
-    for id in 1..=3 {
-        assert_eq!(release(&mut c, &name, id).len(), 1);
-    }
-    // The worker can delete it immediately or later.
-    q.sql("UPDATE {q} SET expires = clock_timestamp() WHERE id = 3");
-    assert_eq!(named(&mut c, &name, "id => 3"), [0i64; 0]);
-}
-
-#[test]
 fn keys_of_several_columns() {
     let columns = "a int, b text, n int, PRIMARY KEY (a, b)";
     let mut q = Queue::with("named", columns, &json!({}));

@@ -41,21 +41,6 @@ fn rows_by_hand_are_refused() {
     q.assert_tasks(&[("total", 3)]);
 }
 
-#[test]
-fn every_state_counts() {
-    let features = json!({"capacity": 6, "delayed": true, "buried": true, "zombie": 3600});
-    let mut q = Queue::limited("capacity", 6, 0);
-    q.upgrade(&json!({ "features": features }));
-    q.sql("SELECT xqueue.put('{q}', '{}', '1h')");
-    q.sql("INSERT INTO {q} (status) VALUES ('R'), ('B'), ('D')");
-    assert_eq!(q.puts(2), 2);
-    let taken = take(&mut q.admin, &q.name, "0", 2);
-    ack(&mut q.admin, &q.name, id(&taken[0]));
-    q.assert_tasks(&[("taken", 1), ("zombie", 1), ("done", 1), ("buried", 1), ("waiting", 1)]);
-    q.assert_tasks(&[("ready", 1), ("total", 6)]);
-    assert_eq!(q.puts(1), 0);
-}
-
 /// A rollback to the savepoint restores the deleted tasks, so their capacity stays reserved.
 #[test]
 fn room_of_what_is_deleted_in_a_savepoint_stays_reserved() {
@@ -96,24 +81,6 @@ fn what_the_same_transaction_deletes_is_room() {
     q.fails("INSERT INTO {q} DEFAULT VALUES", "53400", "is full");
     q.sql("ROLLBACK");
     q.assert_tasks(&[("total", 2)]);
-}
-
-#[test]
-fn what_is_rolled_back_is_room() {
-    let mut q = Queue::limited("capacity", 4, 1);
-    let name = q.name.clone();
-    let mut other = q.client();
-    let two = format!("SELECT xqueue.put('{name}', '[{{}}, {{}}]')");
-    other.batch_execute(&format!("BEGIN; {two}; SAVEPOINT s")).unwrap();
-    assert_eq!(q.puts(2), 0, "two are reserved");
-    put(&mut other, &name, 1);
-    q.assert_reserved(3);
-    other.batch_execute("ROLLBACK TO s").unwrap();
-    q.assert_reserved(2);
-    assert_eq!(q.puts(1), 1);
-    other.batch_execute("ROLLBACK").unwrap();
-    q.assert_reserved(0);
-    assert_eq!(q.puts(2), 2);
 }
 
 /// Capacity that turns out not to be needed is returned when the call ends, not with the transaction.

@@ -29,18 +29,6 @@ fn the_time_of_the_take_goes_before_that_of_the_task_before_the_default() {
 }
 
 #[test]
-fn without_a_default_only_a_take_or_a_task_that_says_so_has_a_deadline() {
-    let mut q = queue(r#"{"ttr": true}"#);
-    q.sql(r#"SELECT xqueue.put('{q}', '[{"id": 1}, {"id": 2}]')"#);
-    q.sql(r#"SELECT xqueue.put('{q}', '{"id": 3}', ttr => '1 hour')"#);
-    q.sql("SELECT xqueue.take('{q}')");
-    q.sql("SELECT xqueue.take('{q}', ttr => '1 hour')");
-    q.sql("SELECT xqueue.take('{q}')");
-    assert!(q.holds(1, "runat IS NULL"));
-    assert!(q.holds(2, "runat IS NOT NULL") && q.holds(3, "runat IS NOT NULL"));
-}
-
-#[test]
 fn an_overdue_task_goes_to_the_next_and_its_former_session_gets_the_reason() {
     let mut q = queue(r#"{"ttr": "50 milliseconds", "buried": true}"#);
     let name = q.name.clone();
@@ -161,37 +149,6 @@ fn touches_and_times_that_make_no_sense_are_refused() {
             ("SELECT xqueue.put('{q}', '{}', ttr => '1 second')", "0A000", "ttr is not enabled"),
         ],
     );
-}
-
-#[test]
-fn a_finished_task_has_no_deadline_left() {
-    let mut q = queue(r#"{"ttr": "1 hour", "buried": true, "keep": true}"#);
-    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 4)");
-    take_all(&mut q.admin, &q.name);
-    q.sql("SELECT xqueue.ack('{q}', 1)");
-    q.sql("SELECT xqueue.release('{q}', 2)");
-    q.sql("SELECT xqueue.bury('{q}', 3)");
-    q.sql("SELECT xqueue.snatch('{q}', 4)");
-    for id in 1..=4 {
-        assert!(q.holds(id, "runat IS NULL AND owner IS NULL"), "task {id}");
-    }
-}
-
-#[test]
-fn a_deadline_switched_on_holds_for_later_takes_and_switched_off_for_none() {
-    let mut q = queue("{}");
-    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 2)");
-    let mut consumer = q.client();
-    assert_eq!(ids(&ask(&mut consumer, &q.name, "SELECT xqueue.take('{q}')")), [1]);
-    q.upgrade(&json!({"features": {"ttr": "200 milliseconds"}}));
-    assert!(q.holds(1, "runat IS NULL"), "no new terms for an old lease");
-    assert_eq!(ids(&ask(&mut consumer, &q.name, "SELECT xqueue.take('{q}')")), [2]);
-    wait_until("it comes back", || status(&mut q.admin, &q.name, 2).as_deref() == Some("R"));
-    assert_eq!(status(&mut q.admin, &q.name, 1).as_deref(), Some("T"));
-    ask(&mut consumer, &q.name, "SELECT xqueue.take('{q}', ttr => '1 hour')");
-    q.upgrade(&json!({"features": {"ttr": false}}));
-    assert!(q.holds(2, "status = 'T' AND runat IS NULL"));
-    assert_eq!(ids(&ask(&mut consumer, &q.name, "SELECT xqueue.ack('{q}', ARRAY[1, 2])")), [1, 2]);
 }
 
 #[test]

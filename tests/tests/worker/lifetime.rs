@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use xqueue_tests::{
-    COLUMNS, Database, Queue, Stopped, Waiter, alone, ask, id, ids, json, pid, put, refused,
-    status, take, take_all, wait_until,
+    COLUMNS, Database, Queue, Stopped, Waiter, alone, ask, id, ids, json, put, refused, take,
+    take_all,
 };
 
 /// Has a tolerance of one minute, because `expires` was computed a moment earlier.
@@ -37,16 +37,6 @@ fn a_default_is_given_by_put_insert_and_copy_unless_the_task_has_its_own() {
 }
 
 #[test]
-fn without_a_default_only_a_task_that_is_given_a_time_is_mortal() {
-    let mut q = queue(r#"{"ttl": true}"#);
-    q.sql(r#"SELECT xqueue.put('{q}', '{"id": 1}')"#);
-    q.sql("INSERT INTO {q} (id) VALUES (2)");
-    q.sql(r#"SELECT xqueue.put('{q}', '{"id": 3}', ttl => '1 hour')"#);
-    assert!(q.holds(1, "expires IS NULL") && q.holds(2, "expires IS NULL"));
-    assert!(q.holds(3, IN_AN_HOUR));
-}
-
-#[test]
 fn with_a_delay_the_time_to_live_counts_from_its_end() {
     let mut q = queue(r#"{"ttl": "1 hour", "delayed": true}"#);
     q.sql(r#"SELECT xqueue.put('{q}', '{"id": 1}', delay => '1 day', ttl => '2 hours')"#);
@@ -76,47 +66,6 @@ fn a_release_with_delay_puts_the_end_off_and_one_with_ttl_sets_it_anew() {
         q.sql(&format!("SELECT xqueue.release({release})"));
         assert!(q.holds(1, end), "after release({release})");
     }
-}
-
-/// Ends the life of all tasks, and waits until the worker has deleted an untaken task that ends later.
-fn let_life_end(q: &mut Queue) {
-    q.sql("UPDATE {q} SET expires = clock_timestamp() - interval '1 second'");
-    q.sql("INSERT INTO {q} (id, expires) VALUES (999, clock_timestamp())");
-    wait_until("a later one has expired", || {
-        q.ask("SELECT to_jsonb(id) FROM {q} WHERE id = 999").is_empty()
-    });
-}
-
-#[test]
-fn a_taken_task_is_spared_and_judged_when_it_is_released() {
-    let mut q = queue(r#"{"ttl": "1 hour", "buried": true}"#);
-    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 3)");
-    assert_eq!(take_all(&mut q.admin, &q.name), [1, 2, 3]);
-    let_life_end(&mut q);
-    q.assert_tasks(&[("taken", 3)]);
-    // Its consumer can still finish it.
-    assert_eq!(ids(&q.ask("SELECT xqueue.ack('{q}', 1)")), [1]);
-    assert_eq!(q.calls("ttl"), 1);
-    q.sql("SELECT xqueue.release('{q}', 2)");
-    assert!(take_all(&mut q.admin, &q.name).is_empty(), "nobody gets it again");
-    q.wait_for("total", 1);
-    q.sql("SELECT xqueue.bury('{q}', 3)");
-    q.wait_for("total", 0);
-    assert_eq!(q.calls("ttl"), 3);
-}
-
-#[test]
-fn a_taken_task_is_judged_when_its_session_is_killed() {
-    let mut q = queue(r#"{"ttl": "1 hour"}"#);
-    put(&mut q.admin, &q.name, 1);
-    let mut consumer = q.client();
-    assert_eq!(take_all(&mut consumer, &q.name), [1]);
-    let_life_end(&mut q);
-    assert_eq!(status(&mut q.admin, &q.name, 1).as_deref(), Some("T"));
-    let backend = pid(&mut consumer);
-    q.sql(&format!("SELECT pg_terminate_backend({backend})"));
-    q.wait_for("total", 0);
-    assert_eq!((q.calls("session"), q.calls("ttl")), (1, 2));
 }
 
 #[test]
@@ -159,20 +108,6 @@ fn a_waiting_consumer_gets_the_next_living_task_not_an_expired_one() {
     q.sql(r#"SELECT xqueue.put('{q}', '{"id": 2}', ttl => '1 hour')"#);
     let (_consumer, task) = waiter.task();
     assert_eq!(id(&task), 2);
-}
-
-#[test]
-fn ready_waiting_and_buried_tasks_expire_others_do_not() {
-    let mut q = queue(r#"{"ttl": true, "delayed": true, "buried": true, "keep": true}"#);
-    q.sql(
-        "INSERT INTO {q} (id, status, runat, expires) VALUES \
-         (1, 'R', NULL, now()), (2, 'W', now() + interval '1 day', now()), (3, 'B', NULL, now()), \
-         (4, 'D', NULL, now())",
-    );
-    q.wait_for("total", 1);
-    assert_eq!(q.calls("ttl"), 3);
-    q.assert_tasks(&[("done", 1)]);
-    assert_eq!((q.transition("R-X"), q.transition("W-X"), q.transition("B-X")), (1, 1, 1));
 }
 
 #[test]

@@ -193,43 +193,6 @@ fn past_the_limit_a_task_whose_session_was_lost_is_buried_with_the_reason() {
 }
 
 #[test]
-fn a_snatch_does_not_count_as_a_failed_attempt() {
-    let mut q = queue(r#"{"retry": {"limit": 1}}"#);
-    put(&mut q.admin, &q.name, 1);
-    take(&mut q.admin, &q.name);
-    q.sql("SELECT xqueue.snatch('{q}', 1)");
-    assert!(q.holds(1, "status = 'R' AND reason IS NULL"));
-}
-
-#[test]
-fn a_task_dug_out_has_as_many_tries_again_and_no_reason() {
-    let mut q = queue(r#"{"retry": {"limit": 2}}"#);
-    put(&mut q.admin, &q.name, 1);
-    for dig in ["dig('{q}', 1)", "plow('{q}')", "kick('{q}', 1)"] {
-        for state in ["R", "B"] {
-            take(&mut q.admin, &q.name);
-            let back = q.ask_one("SELECT xqueue.release('{q}', 1)");
-            assert_eq!(back["status"], json!(state), "before {dig}");
-        }
-        q.sql(&format!("SELECT xqueue.{dig}"));
-        assert!(q.holds(1, "status = 'R' AND reason IS NULL"), "after {dig}");
-    }
-    assert!(q.holds(1, "attempts = 6"), "they are counted on");
-}
-
-#[test]
-fn a_task_switched_out_of_the_grave_has_no_reason_either() {
-    let mut q = queue(r#"{"retry": {"limit": 1}, "keep": true}"#);
-    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 2)");
-    take_all(&mut q.admin, &q.name);
-    q.sql("SELECT xqueue.release('{q}', ARRAY[1, 2])");
-    q.sql("SELECT xqueue.switch('{q}', 1, 'R')");
-    q.sql("SELECT xqueue.switch('{q}', 2, 'D')");
-    assert!(q.holds(1, "reason IS NULL"));
-    assert!(q.holds(2, "reason IS NULL"), "a task that is done has not failed");
-}
-
-#[test]
 fn an_ack_for_an_attempt_that_is_over_fails_also_in_the_session_that_has_it_again() {
     let mut q = queue(r#"{"retry": true}"#);
     put(&mut q.admin, &q.name, 1);
@@ -279,30 +242,4 @@ fn options_of_retry_that_make_no_sense_are_refused_by_name() {
             (&upgrade(r#"{"retry": {"limit": 3}, "buried": false}"#), "22023", "buried"),
         ],
     );
-}
-
-#[test]
-fn a_limit_switched_on_for_a_queue_in_use_is_kept() {
-    let mut q = queue("{}");
-    put(&mut q.admin, &q.name, 1);
-    let mut consumer = q.client();
-    ask(&mut consumer, &q.name, "SELECT xqueue.take('{q}')");
-    q.upgrade(&json!({"features": {"retry": {"limit": 1}}}));
-    // The attempt before the upgrade was not counted.
-    ask(&mut consumer, &q.name, "SELECT xqueue.release('{q}', 1)");
-    assert!(q.holds(1, "status = 'R' AND attempts = 0"));
-    assert_eq!(take(&mut consumer, &q.name), 1);
-    q.upgrade(&json!({"features": {"retry": {"limit": 2}}}));
-    ask(&mut consumer, &q.name, "SELECT xqueue.release('{q}', 1)");
-    assert!(q.holds(1, "status = 'R'"), "one more since the limit was raised");
-    take(&mut consumer, &q.name);
-    ask(&mut consumer, &q.name, "SELECT xqueue.release('{q}', 1)");
-    assert!(q.holds(1, "status = 'B'"));
-    q.fails(
-        r#"SELECT xqueue.upgrade('{q}', '{"features": {"retry": false}}')"#,
-        "55006",
-        "1 buried task",
-    );
-    q.upgrade(&json!({"features": {"retry": false}, "convert": {"B": "R"}}));
-    assert!(q.holds(1, "status = 'R'"));
 }
