@@ -4,6 +4,7 @@ use crate::queue::wanted_index::WantedIndex;
 use crate::queue::{Queue, kept};
 use crate::server::heap::{Heap, Open};
 use crate::server::relation::{ColumnType, Lock, Relation};
+use crate::server::trigger::Event;
 use crate::server::{index, user};
 use crate::settings;
 use pgrx::pg_sys::Oid;
@@ -14,7 +15,7 @@ use xqueue_core::field::Field;
 use xqueue_core::statement::Index;
 use xqueue_core::status::Status;
 
-/// A queue's table that allows the direct path: it has no user triggers, rules or row security.
+/// A queue's table that allows the direct path: it has no row security, and a statement would do no more.
 pub struct Direct {
     pub heap: Heap,
     /// The index of the ready tasks in the order in which takes pick them.
@@ -61,9 +62,9 @@ impl Directs {
 }
 
 impl Queue {
-    /// Returns the state of the direct path; None if the statement path must be used.
-    pub fn direct(&self) -> Known {
-        if !settings::allows_direct_path() {
+    /// Returns the state of the direct path for changes of one kind; None if the statement path must be used.
+    pub fn direct(&self, event: Event) -> Known {
+        if self.fires.at(event) || !settings::allows_direct_path() {
             return None;
         }
         let role = user::current();
@@ -169,10 +170,7 @@ impl Direct {
     }
 
     fn of(queue: &Queue) -> Option<Direct> {
-        if !queue.is_sole_writer || queue.has_row_security {
-            return None;
-        }
-        if Heap::is_watched() {
+        if queue.has_row_security || Heap::is_watched() {
             return None;
         }
         // A statement rounds instants and intervals to the precision of the column; the direct path does not.

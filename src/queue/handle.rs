@@ -5,6 +5,7 @@ use crate::parts::schedule::requests;
 use crate::parts::slot;
 use crate::queue::digest::Secret;
 use crate::queue::direct::Directs;
+use crate::queue::fires::Fires;
 use crate::queue::fitness::Fitness;
 use crate::queue::labels::hashes;
 use crate::queue::order::Order;
@@ -76,8 +77,8 @@ pub struct Queue {
     /// A trigger, a rule, a hook, a check, a foreign key or a domain can refuse a change of a task because of its
     /// values.
     pub may_refuse: bool,
-    /// No user triggers, rules or constraints act on the table.
-    pub is_sole_writer: bool,
+    /// The changes that fire something of a user's.
+    pub(super) fires: Fires,
     status: StatusColumn,
     columns: Vec<ColumnType>,
     /// Column numbers of the fields, indexed by `Field as usize`; 0 for a field without a column.
@@ -194,12 +195,14 @@ impl Queue {
         let key: Vec<KeyType> = key.into_iter().map(key_type).collect();
         let is_simple = |key: &KeyType| !key.is_array && types::compared_type(key.oid) == key.oid;
         let has_simple_key = matches!(key.as_slice(), [key] if is_simple(key));
-        let is_sole_writer =
-            triggers::are_all_own(relation, &sql) && definition.options.features.hook().is_none();
         let columns = relation.columns();
         let is_domain = |column: &ColumnType| column.base != column.oid;
         let is_own = |number: &i16| {
             Field::ALL.iter().any(|field| field.is_own() && numbers[*field as usize] == *number)
+        };
+        let fires = match definition.options.features.hook() {
+            Some(_) => Fires::ALL,
+            None => Fires::of(relation, &sql, |number| is_own(&number)),
         };
         let may_refuse = triggers::are_made_by_users(relation, &sql)
             || definition.options.features.hook().is_some()
@@ -231,7 +234,7 @@ impl Queue {
             shows: Shows::of(&columns),
             may_refuse,
             has_row_security,
-            is_sole_writer,
+            fires,
             definition,
             columns,
             numbers,

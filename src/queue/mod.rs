@@ -5,6 +5,7 @@ pub mod authors;
 pub mod census;
 pub mod digest;
 mod direct;
+mod fires;
 mod fitness;
 mod handle;
 mod hash;

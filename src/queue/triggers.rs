@@ -47,12 +47,6 @@ pub fn tracking(relation: &Relation, sql: &Table) -> Tracking {
     }
 }
 
-/// Returns whether only the queue's triggers act on changes of the table.
-pub fn are_all_own(relation: &Relation, sql: &Table) -> bool {
-    let triggers = relation.triggers();
-    !relation.has_rules() && triggers.iter().all(|trigger| is_right(trigger, relation, sql))
-}
-
 /// Returns whether triggers or rules made by users act on changes of the table, even if their functions belong to the
 /// server. The server's own triggers for constraints do not count.
 pub fn are_made_by_users(relation: &Relation, sql: &Table) -> bool {

@@ -1,4 +1,4 @@
-//! Decides whether a change of a task runs code of its table's owner. Such code can run for any time and ignore
+//! Decides whether a change of a task by the worker runs code of its table's owner. Such code can run for any time and ignore
 //! cancellation.
 
 use crate::queue::Queue;
@@ -7,10 +7,10 @@ use crate::server::types;
 use crate::settings;
 
 impl Queue {
-    /// Returns whether a change of a task can run more than the extension's triggers and cheap expressions
-    /// ([`crate::server::expression`]). It can if the table has other triggers, foreign keys, rules, policies or a
-    /// hook, or if checks, indexes, generated columns or types call functions of users. Defaults do not count, because
-    /// a change makes no new row. Returns true in doubt, and if the direct path is off.
+    /// Returns whether a change of a task by the worker can run more than the extension's triggers and cheap
+    /// expressions ([`crate::server::expression`]). It can if it fires something of a user's, if the table has policies,
+    /// or if checks, indexes, generated columns or types call functions of users. Defaults do not count, because a
+    /// change makes no new row. Returns true in doubt, and if the direct path is off.
     ///
     /// The caller holds a lock on the table that keeps others from adding such things.
     pub fn runs_user_code(&self) -> bool {
@@ -18,7 +18,7 @@ impl Queue {
     }
 
     fn finds_user_code(&self) -> bool {
-        if !self.is_sole_writer || self.has_row_security {
+        if self.fires_in_worker() || self.has_row_security {
             return true;
         }
         let Some(table) = Relation::open(self.table, Lock::None) else { return true };

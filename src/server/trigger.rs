@@ -29,6 +29,15 @@ pub enum Timing {
     AfterStatement,
 }
 
+/// The side of a foreign key that the server's trigger for it is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForeignKey {
+    /// The table has the foreign key.
+    From,
+    /// The foreign key of some table refers to this one.
+    To,
+}
+
 /// A trigger of a table.
 pub struct Present {
     pub oid: Oid,
@@ -40,10 +49,35 @@ pub struct Present {
     pub is_internal: bool,
     /// It has no arguments, column list or transition tables, and is no constraint trigger.
     pub is_plain: bool,
+    /// The server's trigger for a foreign key.
+    pub foreign_key: Option<ForeignKey>,
+    /// An update fires it only if the statement sets one of these columns; empty if each update fires it.
+    pub columns: Vec<i16>,
+    /// It fires in no session.
+    pub is_disabled: bool,
     /// It fires for local changes.
     pub fires: bool,
     /// It also fires for replicated changes.
     pub fires_always: bool,
+}
+
+impl Present {
+    /// Returns whether it is a trigger for this event.
+    pub fn has(&self, event: Event) -> bool {
+        i32::from(self.kind) & event.bit() as i32 != 0
+    }
+}
+
+impl Event {
+    /// The event in the encoding of the catalog.
+    fn bit(self) -> u32 {
+        match self {
+            Event::Insert => pg_sys::TRIGGER_TYPE_INSERT,
+            Event::Update => pg_sys::TRIGGER_TYPE_UPDATE,
+            Event::Delete => pg_sys::TRIGGER_TYPE_DELETE,
+            Event::Truncate => pg_sys::TRIGGER_TYPE_TRUNCATE,
+        }
+    }
 }
 
 /// Returns when a trigger fires in the encoding of the catalog.
@@ -53,13 +87,7 @@ pub fn kind(timing: Timing, event: Event) -> i16 {
         Timing::BeforeInsertRow => pg_sys::TRIGGER_TYPE_ROW | pg_sys::TRIGGER_TYPE_BEFORE,
         Timing::AfterTruncate | Timing::AfterStatement => 0,
     };
-    let event = match event {
-        Event::Insert => pg_sys::TRIGGER_TYPE_INSERT,
-        Event::Update => pg_sys::TRIGGER_TYPE_UPDATE,
-        Event::Delete => pg_sys::TRIGGER_TYPE_DELETE,
-        Event::Truncate => pg_sys::TRIGGER_TYPE_TRUNCATE,
-    };
-    (timing | event) as i16
+    (timing | event.bit()) as i16
 }
 
 /// Maximum number of bytes of a stored trigger condition; longer ones are not read, and do not belong to the extension.
@@ -136,6 +164,16 @@ impl Relation {
                 let trigger = &*triggers.triggers.add(index);
                 let fires = trigger.tgenabled as u8;
                 let has_tables = !trigger.tgoldtable.is_null() || !trigger.tgnewtable.is_null();
+                let foreign_key = match pg_sys::RI_FKey_trigger_type(trigger.tgfoid) as u32 {
+                    _ if !trigger.tgisinternal => None,
+                    pg_sys::RI_TRIGGER_FK => Some(ForeignKey::From),
+                    pg_sys::RI_TRIGGER_PK => Some(ForeignKey::To),
+                    _ => None,
+                };
+                let columns = match trigger.tgnattr {
+                    0 => vec![],
+                    count => std::slice::from_raw_parts(trigger.tgattr, count as usize).to_vec(),
+                };
                 let is_constraint = trigger.tgdeferrable || trigger.tgconstraint != Oid::INVALID;
                 Present {
                     oid: trigger.tgoid,
@@ -145,8 +183,11 @@ impl Relation {
                     is_internal: trigger.tgisinternal,
                     is_plain: !is_constraint
                         && !has_tables
-                        && trigger.tgnattr == 0
+                        && columns.is_empty()
                         && trigger.tgnargs == 0,
+                    foreign_key,
+                    columns,
+                    is_disabled: u32::from(fires) == u32::from(pg_sys::TRIGGER_DISABLED),
                     fires: [pg_sys::TRIGGER_FIRES_ON_ORIGIN, pg_sys::TRIGGER_FIRES_ALWAYS]
                         .contains(&fires),
                     fires_always: fires == pg_sys::TRIGGER_FIRES_ALWAYS,

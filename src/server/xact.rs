@@ -26,6 +26,12 @@ pub fn is_in_progress(id: u32) -> bool {
     unsafe { pg_sys::TransactionIdIsInProgress(id.into()) }
 }
 
+/// Returns whether a transaction is the open one, or a subtransaction of it that was not rolled back.
+pub fn is_own(id: u32) -> bool {
+    // SAFETY: reads a backend variable; every number is a valid argument.
+    unsafe { pg_sys::TransactionIdIsCurrentTransactionId(id.into()) }
+}
+
 /// Returns the identifier that the next transaction gets, with its epoch. Must neither allocate nor fail.
 pub fn next_id() -> u64 {
     #[cfg(any(feature = "pg15", feature = "pg16"))]

@@ -1,5 +1,5 @@
-//! Direct path: put, take, ack and the worker's changes through the table access method, for tables without user
-//! triggers, rules or row security.
+//! Direct path: put, take, ack and the worker's changes through the table access method, for tables without row
+//! security and for changes that fire nothing of a user's.
 //!
 //! It follows the rules of [`xqueue_core::statement::rule`] and records changes as the triggers would record them. The
 //! statement path handles everything else, including an ack that meets another transaction at its task.
@@ -16,6 +16,7 @@ use crate::parts::shortcuts::{self, Shortcut};
 use crate::queue::{Arguments, Direct, Queue};
 use crate::server::heap::{Bound, Found, Holder, Is, Scan};
 use crate::server::spi::Rows;
+use crate::server::trigger::Event;
 use crate::server::value::Value;
 use crate::server::{privileges, xact};
 use crate::transaction;
@@ -84,6 +85,9 @@ pub fn take(
         if passed.is_exhausted() {
             return Attempt::Enough;
         }
+        if queue.fires_again(found) {
+            return Attempt::Impossible;
+        }
         let Some(changes) = assignments.values(queue, found) else { return Attempt::Impossible };
         let mut delivered = None;
         let see = |task: Value<'static>| {
@@ -139,7 +143,7 @@ fn is_passing(queue: &Queue, direct: &Direct, passed: &Passed) -> bool {
 
 fn way(queue: &Queue, group: Group) -> Option<Way> {
     let Group::Ready { tube, .. } = group else { return None };
-    let direct = queue.direct()?;
+    let direct = queue.direct(Event::Update)?;
     let index = if tube.is_some() { direct.tube? } else { direct.ready? };
     Some(Way { direct, index })
 }
@@ -156,7 +160,7 @@ pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16]) -> Rows<'
     if is_fixed || !privileges::may_delete_all(queue.table) {
         return none();
     }
-    let Some(direct) = queue.direct() else { return none() };
+    let Some(direct) = queue.direct(Event::Delete) else { return none() };
     let Some(index) = direct.key else { return none() };
     // The index is opened only for a task that is not where this session wrote it.
     let Some(mut open) = direct.open(&[]) else { return none() };
@@ -197,7 +201,7 @@ pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16]) -> Rows<'
 /// Returns the direct path for `put`, if it can be used.
 pub fn writer(queue: &Queue) -> Option<Rc<Direct>> {
     let is_allowed = !xact::has_fixed_snapshot() && privileges::may_insert_all(queue.table);
-    queue.direct().filter(|direct| is_allowed && direct.inserts)
+    queue.direct(Event::Insert).filter(|direct| is_allowed && direct.inserts)
 }
 
 /// Puts tasks that have values for some columns; the call adds further values, and the state.

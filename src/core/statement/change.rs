@@ -246,6 +246,22 @@ mod tests {
         );
     }
 
+    /// The extension decides by the queue's own columns whether such a change fires a trigger.
+    #[test]
+    fn takes_and_changes_by_the_worker_set_only_columns_of_the_queues_own() {
+        let all = r#"{"priority": true, "tube": true, "ttl": true, "ttr": 5, "delayed": true, "zombie": true,
+                      "buried": true, "retry": {"limit": 3, "backoff": 1}}"#;
+        for table in ["{}", all].map(table) {
+            let changes =
+                [Change::Promote, Change::ExpireLeases, Change::Reap, Change::ReapOwnerless];
+            let changes = changes.map(|change| table.on_change(change)).into_iter().flatten();
+            let takes = [false, true].into_iter().flat_map(|ttr| table.on_take(ttr));
+            for assignment in changes.chain(takes) {
+                assert!(assignment.field.is_own(), "{assignment:?}");
+            }
+        }
+    }
+
     #[test]
     fn a_take_follows_priority_tube_and_life() {
         let table = table(r#"{"priority": true, "tube": true, "ttl": true, "ttr": 5}"#);

@@ -51,7 +51,7 @@ pub enum Attempt {
     Changed(u32),
     /// Another transaction has locked the task; the id is None if it is unknown.
     Locked(Option<u32>),
-    /// Only a statement can compute the task's new values.
+    /// Only a statement can take the task.
     Impossible,
 }
 

@@ -8,6 +8,7 @@ use crate::parts::subqueues;
 use crate::queue::{Arguments, Queue};
 use crate::server::heap::{Bound, Is, Scan};
 use crate::server::spi::Rows;
+use crate::server::trigger::Event;
 use crate::server::value::Value;
 use crate::server::{injection, privileges, xact};
 use crate::transaction;
@@ -47,7 +48,7 @@ pub fn take(
         return Ok(None);
     }
     injection::point(c"xqueue-subqueue-is-clear");
-    let direct = queue.direct().filter(|_| privileges::may_update_all(queue.table));
+    let direct = queue.direct(Event::Update).filter(|_| privileges::may_update_all(queue.table));
     let Some(direct) = direct else { return Ok(None) };
     let Some((index, in_flight)) = direct.subqueue.zip(direct.in_flight) else { return Ok(None) };
     let Some(open) = direct.open(&[Status::Taken]) else { return Ok(None) };
@@ -89,6 +90,7 @@ pub fn take(
         first = match assignments.values(queue, found) {
             _ if !is_in_state(queue, Applies::TO_TAKE, found) => Some(First::Waits),
             _ if level > limit => Some(First::Later(level)),
+            _ if queue.fires_again(found) => None,
             None => None,
             Some(changes) => {
                 match found.update_unless_refused(&changes, Some(in_flight), locks_first, see) {

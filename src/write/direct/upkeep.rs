@@ -9,6 +9,7 @@ use crate::parts::shortcuts::{self, Shortcut};
 use crate::queue::{Arguments, Direct, Queue};
 use crate::server::heap::{Bound, Found, Is, Open, Scan};
 use crate::server::privileges;
+use crate::server::trigger::Event;
 use crate::server::types::Uuid;
 use crate::server::value::Value;
 use crate::write::assign::Assignments;
@@ -72,7 +73,10 @@ impl Upkeep<'_> {
         if !privileges::may_update_all(table) || !privileges::may_delete_all(table) {
             return None;
         }
-        let upkeep = Upkeep { queue, direct: queue.direct()? };
+        if queue.fires_in_worker() {
+            return None;
+        }
+        let upkeep = Upkeep { queue, direct: queue.direct(Event::Update)? };
         let needed = [Index::Taken, Index::Due, Index::Expiry].into_iter();
         let mut needed = needed.filter(|index| queue.sql.needs_index(*index));
         let is_possible = needed.all(|index| upkeep.index(index).is_some());

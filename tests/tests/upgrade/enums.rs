@@ -168,7 +168,7 @@ fn types_that_are_renamed_and_moved() {
     }
 }
 
-/// Other writers to the table. All except the first rule the direct path out.
+/// Other writers to the table: none, one that rules the direct path out, one that rules it out for puts.
 const WRITERS: [&str; 3] = [
     "",
     "CREATE FUNCTION {q}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;

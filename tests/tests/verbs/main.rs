@@ -6,6 +6,7 @@ mod direct;
 mod done;
 mod evicted;
 mod extremes;
+mod fires;
 mod hooks;
 mod ids;
 mod kept;

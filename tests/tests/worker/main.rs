@@ -3,6 +3,7 @@
 mod databases;
 mod deadlines;
 mod delays;
+mod fires;
 mod lifetime;
 mod places;
 mod retry;

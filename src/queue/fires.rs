@@ -1,0 +1,81 @@
+//! Which changes of a task fire something of a user's: a trigger, the check or action of a foreign key, a rule, or the
+//! hook. The direct path fires nothing, so it makes only the other changes.
+//!
+//! An update of the queue's own columns leaves the columns of a foreign key alone, on either side. The server then
+//! skips the triggers of that key, with two exceptions:
+//!
+//! - The row was inserted or changed by the same transaction. A check of the row that is still put off tests only its
+//!   newest version, so a statement has to put off the check of each new version.
+//! - A reference of several columns is MATCH FULL, not valid, and only some of its columns are null. A statement refuses
+//!   to update such a row; the direct path updates it.
+
+use crate::queue::{Queue, triggers};
+use crate::server::index;
+use crate::server::relation::Relation;
+use crate::server::row::Row;
+use crate::server::trigger::{Event, ForeignKey};
+use crate::server::xact;
+use xqueue_core::statement::Table;
+
+/// The changes of a task that fire something of a user's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fires {
+    insert: bool,
+    /// An update that sets only columns of the queue's own.
+    update: bool,
+    delete: bool,
+    /// Such an update of a row that the same transaction has inserted or changed.
+    second_update: bool,
+}
+
+impl Fires {
+    pub(super) const ALL: Fires =
+        Fires { insert: true, update: true, delete: true, second_update: true };
+
+    /// `is_own`: a column is the queue's own.
+    pub(super) fn of(relation: &Relation, sql: &Table, is_own: impl Fn(i16) -> bool) -> Fires {
+        if relation.has_rules() {
+            return Fires::ALL;
+        }
+        let is_any_own = |columns: &[i16]| columns.iter().any(|number| is_own(*number));
+        let mut fires = Fires { insert: false, update: false, delete: false, second_update: false };
+        for trigger in relation.triggers() {
+            if trigger.is_disabled || triggers::is_right(&trigger, relation, sql) {
+                continue;
+            }
+            let fires_at_update = || match trigger.foreign_key {
+                Some(ForeignKey::From) => is_any_own(&relation.foreign_key_columns()),
+                Some(ForeignKey::To) => index::keys(relation).iter().any(|key| is_any_own(key)),
+                None => trigger.columns.is_empty() || is_any_own(&trigger.columns),
+            };
+            fires.insert |= trigger.has(Event::Insert);
+            fires.delete |= trigger.has(Event::Delete);
+            fires.update |= trigger.has(Event::Update) && fires_at_update();
+            fires.second_update |= trigger.foreign_key == Some(ForeignKey::From);
+        }
+        fires
+    }
+
+    pub fn at(self, event: Event) -> bool {
+        match event {
+            Event::Insert => self.insert,
+            Event::Update => self.update,
+            Event::Delete => self.delete,
+            Event::Truncate => true,
+        }
+    }
+}
+
+impl Queue {
+    /// Returns whether an update of this row fires something only because this transaction has written the row.
+    pub fn fires_again(&self, row: &impl Row) -> bool {
+        self.fires.second_update && row.writer().is_some_and(xact::is_own)
+    }
+
+    /// Returns whether one of the worker's changes fires something. The worker deletes tasks only if a feature ends them
+    /// at a time, and it never updates a row that its transaction has inserted.
+    pub fn fires_in_worker(&self) -> bool {
+        let deletes = self.features().expires() || self.features().zombies();
+        self.fires.update || deletes && self.fires.delete
+    }
+}
