@@ -1,13 +1,12 @@
 //! Applies a committed transaction to a queue, part by part. The order matters:
 //!
-//! 1. Counters, and whether triggers report every change: all later steps ask for these.
-//! 2. Recounts in progress, which receive the same numbers.
-//! 3. Marks. They are lowered before any consumer is woken, because a consumer starts its search at the mark.
-//! 4. Outcomes, for processes that wait for the end of a task.
-//! 5. The queue itself: its owner, its pause.
-//! 6. Sub-queues, which wake consumers for the tasks they have, then consumers of ready tasks; all consumers if the
+//! 1. Counters, the recount in progress, and whether triggers report every change: all later steps ask for these.
+//! 2. Marks. They are lowered before any consumer is woken, because a consumer starts its search at the mark.
+//! 3. Outcomes, for processes that wait for the end of a task.
+//! 4. The queue itself: its owner, its pause.
+//! 5. Sub-queues, which wake consumers for the tasks they have, then consumers of ready tasks; all consumers if the
 //!    queue was redefined.
-//! 7. The worker's schedule, the capacity, and last the producers that now have room: by then all room that the
+//! 6. The worker's schedule, the capacity, and last the producers that now have room: by then all room that the
 //!    transaction returns has been counted.
 
 use crate::parts::slot::QueueGuard;
@@ -20,13 +19,12 @@ impl QueueGuard {
         let Delta { table, counters, marks, waiters, subqueues, leases: _, capacity, schedule } =
             delta;
         let forgets = table.redefined || counters.recount;
-        self.commit_counters(now, counters);
+        self.commit_counters(now, xid, counters);
         if counters.replaces {
             self.marks().discard_rings();
             self.capacity.empty();
         }
         self.capacity.reserved -= capacity.reserved;
-        self.tell_recounts(xid, counters);
         self.marks().lower(marks, forgets);
         self.waiters().report_ends(waiters, counters.replaces);
         self.table.commit(table);

@@ -17,7 +17,6 @@ pub fn init() {
 
 fn areas() -> Vec<(&'static dyn Place, usize)> {
     let (queues, processes) = (settings::max_queues(), process::limit());
-    let in_progress = recount::LIMIT * (processes + process::prepared_limit());
     let mut areas: Vec<(&'static dyn Place, usize)> = vec![
         (&clock::CLOCK, 1),
         (&slot::HEAD, 1),
@@ -32,8 +31,7 @@ fn areas() -> Vec<(&'static dyn Place, usize)> {
         (&sessions::SESSIONS, processes),
         (&sessions::FLAGS, processes),
         (&waiters::WAITERS, processes),
-        (&recount::AREAS, recount::LIMIT),
-        (&recount::IN_PROGRESS, in_progress),
+        (&recount::AHEAD, queues * recount::words()),
         (&subqueues::HEADER, 1),
         (&subqueues::RINGS, queues),
         (&subqueues::ENTRIES, subqueues::entry_count()),

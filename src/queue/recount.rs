@@ -1,14 +1,15 @@
 //! Counts the tasks of a queue while other sessions keep changing them, see [`crate::parts::counters::recount`].
 
-use crate::parts::counters::recount::{self, Area};
+use crate::parts::counters::recount;
 use crate::parts::schedule::requests;
 use crate::parts::slot::{self, QueueGuard};
 use crate::queue::{self, Queue};
 use crate::server::memory::Scratch;
-use crate::server::relation::{LatestSnapshot, Lock, Relation};
+use crate::server::relation::{self, LatestSnapshot, Lock, Relation};
 use crate::server::row::Tuple;
 use crate::server::value::Value;
-use crate::server::{injection, latch, process, spi, types, user};
+use crate::server::{injection, latch, process, spi, types};
+use crate::transaction;
 use pgrx::pg_sys::Oid;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -35,7 +36,7 @@ pub enum Purpose {
 /// The reason why a recount has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// The queue no longer exists, a session waits for a lock that the recount holds, or too many recounts are running.
+    /// The queue no longer exists, a session waits for a lock that the recount holds, or the counters are being renewed.
     InTheWay,
     /// Reading one of the rows would take long.
     TooLong,
@@ -44,15 +45,13 @@ pub enum Stopped {
 /// The result of a recount.
 pub struct Counted {
     pub counts: Counts,
-    /// False if a prepared transaction can have changed the table during the recount.
-    pub is_certain: bool,
     /// Locked, so that no change intervenes before the caller applies the result.
     pub slot: QueueGuard,
 }
 
 /// Asks the worker to recount this queue before others, if it needs a recount.
 pub fn hasten(slot: SlotId) {
-    let hastens = |mut slot: QueueGuard| slot.needs_recount() && slot.await_recount();
+    let hastens = |mut slot: QueueGuard| slot.is_recount_requested() && slot.await_recount();
     if slot::lock(slot).is_some_and(hastens) {
         requests::request(process::database().into(), |_| {});
     }
@@ -62,16 +61,19 @@ pub fn hasten(slot: SlotId) {
 pub fn count(queue: &Queue, purpose: Purpose) -> Result<Counted, Stopped> {
     use Stopped::{InTheWay, TooLong};
     let renews = purpose != Purpose::Check;
+    if !renews {
+        relation::lock_for_check(queue.table);
+    }
     let relation = Relation::open(queue.table, Lock::AccessShare).ok_or(InTheWay)?;
-    let claim = match purpose {
-        Purpose::Check => Area::claim_for_check(user::outer().into()),
-        Purpose::Renew | Purpose::RenewBriefly => Area::claim_for_renewal(),
-    };
-    let claim = claim.ok_or(InTheWay)?;
     let latest = LatestSnapshot::prepare();
+    let may_begin = renews || transaction::pending(queue.slot).counters.replaces;
     let mut slot = slot::lock(queue.slot).ok_or(InTheWay)?;
+    // A check must not replace a recount that renews the counters.
+    if !may_begin && !slot.is_exact() {
+        return Err(InTheWay);
+    }
     let is_current = slot.table.redefinitions() == queue.redefinitions;
-    let (recount, snapshot) = slot.begin_recount(claim, latest, renews);
+    let (number, snapshot) = slot.begin_recount(latest, renews);
     drop(slot);
     let snapshot = snapshot.register();
     injection::point(c"xqueue-recount-has-begun");
@@ -118,9 +120,9 @@ pub fn count(queue: &Queue, purpose: Purpose) -> Result<Counted, Stopped> {
         latch::wait(latch::Reason::Other, Some(Duration::from_millis(1)), false);
     }
     drop(snapshot);
-    let mut slot = slot::lock(queue.slot).ok_or(InTheWay)?;
-    let (counts, is_certain) = slot.end_recount(&recount, counts);
-    Ok(Counted { counts, is_certain, slot })
+    let slot = slot::lock(queue.slot).ok_or(InTheWay)?;
+    let counts = slot.end_recount(number, counts).ok_or(InTheWay)?;
+    Ok(Counted { counts, slot })
 }
 
 /// Returns whether a row's state or tube can take long to read.

@@ -26,7 +26,6 @@ functions! {
 // SAFETY: the declarations match the server's headers; pgrx has no declarations to compare them with. "C-unwind",
 // because these functions can raise an error, which callers turn into a panic with `pg_guard_ffi_boundary`.
 unsafe extern "C-unwind" {
-    pub static max_prepared_xacts: c_int;
     pub fn enable_timeout_after(id: c_int, delay_ms: c_int);
     pub fn disable_timeout(id: c_int, keep_indicator: bool);
     pub fn datumCopy(value: pg_sys::Datum, by_value: bool, length: c_int) -> pg_sys::Datum;

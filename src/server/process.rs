@@ -80,12 +80,6 @@ pub fn terminate(pid: i32) {
     unsafe { libc::kill(pid, libc::SIGTERM) };
 }
 
-/// Returns the maximum number of prepared transactions.
-pub fn prepared_limit() -> usize {
-    // SAFETY: a setting, final before shared memory is requested.
-    unsafe { crate::server::foreign::max_prepared_xacts as usize }
-}
-
 /// Returns unguessable bytes.
 pub fn random() -> [u8; 16] {
     let mut bytes = [0u8; 16];

@@ -66,6 +66,17 @@ pub fn try_lock_database(database: u32) -> bool {
     taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
 }
 
+/// Locks a table against other checks, and nothing else; waits without a limit. The lock is held until the end of the
+/// (sub)transaction.
+pub fn lock_for_check(table: Oid) {
+    // The server uses no lock of a table's parts, so number 1 has no other meaning.
+    // SAFETY: takes a lock of this database.
+    unsafe {
+        let mode = Lock::ShareRowExclusive.mode();
+        pg_sys::LockDatabaseObject(pg_sys::RelationRelationId, table, 1, mode)
+    }
+}
+
 /// Locks a table with everything that a statement on it opens: its indexes, its TOAST table and the index of that. Does
 /// not wait; returns false if another session is in the way of any of them. The locks are held until the end of the
 /// (sub)transaction, so that later statements do not wait for them. A process that serves several roles uses only this

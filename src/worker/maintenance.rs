@@ -214,5 +214,6 @@ fn pauses_after(failure: &Failure) -> Limits {
 pub fn may_have_taken(slot: SlotId) -> bool {
     // A take becomes visible before it is counted, because counting needs the slot's lock. If the task is given back in
     // between, the counters are too low for a moment.
-    slot::lock(slot).is_some_and(|slot| slot.has_taken()) || sessions::any_committing(|_| true)
+    slot::lock(slot).is_some_and(|slot| slot.has_taken())
+        || sessions::committing(|_| true).next().is_some()
 }

@@ -12,6 +12,8 @@ use crate::transaction::counters::{CounterChange, add, add_all};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tube {
     pub tasks: Tasks,
+    /// Changes since the recount in progress began, except those that it sees.
+    pub since: Tasks,
     pub transitions: Transitions,
 }
 
@@ -32,7 +34,7 @@ pub struct OfTubes<'q> {
 
 impl CountedTubes {
     pub const NONE: CountedTubes = CountedTubes {
-        counters: [Tube { tasks: [0; _], transitions: [[0; _]; _] }; _],
+        counters: [Tube { tasks: [0; _], since: [0; _], transitions: [[0; _]; _] }; _],
         names: [[0; _]; _],
     };
 
@@ -58,8 +60,8 @@ impl OfTubes<'_> {
         self.counted
     }
 
-    /// Applies the changes of a committed transaction.
-    pub fn commit(&mut self, change: &CounterChange) {
+    /// Applies the changes of a committed transaction. `is_counted`: the recount in progress sees the transaction.
+    pub fn commit(&mut self, change: &CounterChange, is_counted: bool) {
         if change.tubes_changed {
             self.known().fill(Tube::default());
         }
@@ -69,8 +71,15 @@ impl OfTubes<'_> {
         for (tube, change) in &change.tubes {
             let tube = &mut self.made().counters[*tube];
             add(&mut tube.tasks, &change.tasks);
+            if !is_counted {
+                add(&mut tube.since, &change.tasks);
+            }
             add_all(&mut tube.transitions, &change.transitions);
         }
+    }
+
+    pub fn begin_recount(&mut self) {
+        self.known().iter_mut().for_each(|tube| tube.since = Tasks::default());
     }
 
     /// Sets the numbers of tasks after a recount.
@@ -107,22 +116,22 @@ mod tests {
         let empty =
             CounterChange { tubes_changed: true, replaces: true, ..CounterChange::default() };
         let mut of = OfTubes { are_there: &mut are_there, counted: &mut counted };
-        (0..2).for_each(|_| of.commit(&put));
+        (0..2).for_each(|_| of.commit(&put, false));
         of.set_names(&["one".to_string()]);
         assert_eq!(of.counted.counters[3].tasks, [2; 6]);
         // The slot now belongs to another queue.
         *of.are_there = false;
-        of.commit(&empty);
+        of.commit(&empty, false);
         of.set_names(&[]);
         of.set_counted(&Counts::default());
         of.reset_transitions();
         assert!(!*of.are_there && of.counted.counters[3].tasks == [2; 6]);
-        of.commit(&put);
+        of.commit(&put, false);
         assert_eq!(
             (of.counted.counters[3].tasks, of.counted.names()[0].read()),
             ([1; 6], String::new())
         );
-        of.commit(&empty);
+        of.commit(&empty, false);
         assert_eq!(of.counted.counters[3].tasks, [0; 6]);
         let mut counts = Counts::default();
         counts.tubes[2] = [7; 6];

@@ -1,25 +1,27 @@
 //! Whether counters are exact. They are not exact while a prepared transaction might have changed the table, while a
 //! recount is pending, or while triggers do not report every change.
 
+use crate::parts::counters::recount::Need;
 use crate::parts::slot::QueueGuard;
 use xqueue_core::change::Counts;
 use xqueue_core::transaction::CounterChange;
 
 impl QueueGuard {
     /// Applies the counter changes of a committed transaction.
-    pub(in crate::parts) fn commit_counters(&mut self, now: i64, change: &CounterChange) {
+    pub(in crate::parts) fn commit_counters(&mut self, now: i64, xid: u32, change: &CounterChange) {
+        let is_counted = self.is_counted(xid);
         if let Some(tracked) = change.tracked {
             self.counters.tracked = tracked;
             self.counters.exact &= tracked;
         }
-        self.counters.commit(now, change);
-        self.of_tubes().commit(change);
+        self.counters.commit(now, change, is_counted);
+        self.of_tubes().commit(change, is_counted);
         self.counters.exact |= change.replaces && self.may_be_exact();
     }
 
-    /// Requests a recount.
+    /// Requests a recount. A recount in progress possibly misses changes, so it does not fulfil the request.
     pub(in crate::parts) fn want_recount(&mut self) {
-        (self.counters.recount, self.counters.exact) = (true, false);
+        (self.counters.recount.need, self.counters.exact) = (Need::Requested, false);
     }
 
     /// Notes whether triggers report every change. The caller holds a lock that keeps triggers from changing. If they
@@ -27,12 +29,20 @@ impl QueueGuard {
     pub fn find_tracked(&mut self, tracked: bool) {
         let is_news = tracked && !self.counters.tracked;
         self.counters.tracked = tracked;
-        self.counters.recount |= is_news;
-        self.counters.exact &= tracked && !is_news;
+        self.counters.exact &= tracked;
+        if is_news {
+            self.want_recount();
+        }
     }
 
+    /// Returns whether a recount has been requested and none has ended since.
     pub fn needs_recount(&self) -> bool {
-        self.counters.recount
+        self.counters.recount.need != Need::None
+    }
+
+    /// Returns whether a recount has been requested and none has begun since.
+    pub fn is_recount_requested(&self) -> bool {
+        self.counters.recount.need == Need::Requested
     }
 
     /// Notes that the caller waits for the recount. Returns true if the worker does not know this yet and has to be
@@ -49,9 +59,11 @@ impl QueueGuard {
     pub fn set_counted(&mut self, counts: &Counts) {
         self.counters.tasks = counts.tasks;
         self.of_tubes().set_counted(counts);
-        self.counters.exact = self.may_be_exact() && !self.counters.recount;
-        let for_good = !self.counters.recount;
-        self.counters.awaited &= !for_good;
+        let for_good = self.counters.recount.need != Need::Requested;
+        if for_good {
+            (self.counters.recount.need, self.counters.awaited) = (Need::None, false);
+        }
+        self.counters.exact = self.may_be_exact() && for_good;
         self.capacity.count(for_good);
         self.waiters().grant();
     }
@@ -61,7 +73,7 @@ impl QueueGuard {
         self.counters.tracked && !self.is_prepared()
     }
 
-    pub(in crate::parts) fn is_exact(&self) -> bool {
+    pub fn is_exact(&self) -> bool {
         self.counters.exact
     }
 }

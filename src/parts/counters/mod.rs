@@ -1,7 +1,6 @@
 //! Counters: the number of tasks of a queue in each state, and of the calls and transitions that changed them.
 
 mod exact;
-#[allow(unsafe_code, reason = "shared memory")]
 pub mod recount;
 pub mod shared;
 pub mod statistics;

@@ -1,5 +1,6 @@
 //! Counters of a queue in shared memory, under the queue's lock.
 
+use crate::parts::counters::recount::Recount;
 use xqueue_core::change::{Calls, Transitions};
 use xqueue_core::counters::rates::Rates;
 use xqueue_core::histogram::Histogram;
@@ -22,12 +23,9 @@ pub struct Shared {
     pub(in crate::parts) exact: bool,
     /// The table's triggers report every change.
     pub(super) tracked: bool,
-    /// A recount is needed.
-    pub(in crate::parts) recount: bool,
+    pub(super) recount: Recount,
     /// A process waits for the recount: the worker counts this queue before others.
     pub(super) awaited: bool,
-    /// Bit i is set if the recount in area i is one of this queue.
-    pub(super) recounts: u32,
 }
 
 impl Shared {
@@ -44,18 +42,22 @@ impl Shared {
             has_tubes: false,
             exact: false,
             tracked: false,
-            recount: true,
+            recount: Recount::REQUESTED,
             awaited: false,
-            recounts: 0,
         }
     }
 
-    /// Applies the changes of a committed transaction, except those of tubes.
-    pub(super) fn commit(&mut self, now: i64, change: &CounterChange) {
+    /// Applies the changes of a committed transaction, except those of tubes. `is_counted`: the recount in progress sees
+    /// the transaction.
+    pub(super) fn commit(&mut self, now: i64, change: &CounterChange, is_counted: bool) {
         if change.replaces {
             self.tasks = Tasks::default();
+            self.recount.discard();
         }
         add(&mut self.tasks, &change.tasks);
+        if !is_counted {
+            self.recount.add(&change.tasks);
+        }
         add(&mut self.calls, &change.calls);
         add_all(&mut self.transitions, &change.transitions);
         self.waits.absorb(&change.waits);

@@ -76,7 +76,7 @@ impl QueueGuard {
         self.tubes().names()
     }
 
-    fn tubes(&self) -> &CountedTubes {
+    pub(super) fn tubes(&self) -> &CountedTubes {
         if self.counters.has_tubes { self.apart.tubes } else { &CountedTubes::NONE }
     }
 

@@ -5,7 +5,7 @@
 //! 1. A connection's own session is identified while the connection commits takes without a flush. Each side sets its
 //!    flag and then reads the other's: either the commit is flushed, or [`identify`] waits until it has ended.
 //! 2. A recount sees a transaction whose callback has not updated the counters yet. [`set_committing`] publishes the
-//!    transaction before it is visible, and [`any_committing`] lets the recount wait for it.
+//!    transaction before it is visible, and [`committing`] lets the recount wait for it.
 //! 3. A session is given a task by hand after it has ended. [`look_after`], called after the commit, lists it for the
 //!    worker again unless a connection is attached to it.
 
@@ -219,13 +219,14 @@ pub fn set_committing(xid: u32) {
     flags(process::index() as usize).committing.store(xid, Ordering::SeqCst);
 }
 
-/// Returns whether a transaction for which `is_seen` holds has not updated the counters yet.
-pub fn any_committing(is_seen: impl Fn(u32) -> bool) -> bool {
-    FLAGS
-        .get()
-        .iter()
-        .map(|flags| flags.committing.load(Ordering::SeqCst))
-        .any(|xid| xid != 0 && is_seen(xid))
+/// Returns the processes with a transaction for which `is_seen` holds and that has not updated the counters yet.
+pub fn committing(is_seen: impl Fn(u32) -> bool) -> impl Iterator<Item = usize> {
+    let is_committing = move |flags: &Flags| {
+        let xid = flags.committing.load(Ordering::SeqCst);
+        xid != 0 && is_seen(xid)
+    };
+    let all = FLAGS.get().iter().enumerate();
+    all.filter(move |(_, flags)| is_committing(flags)).map(|(process, _)| process)
 }
 
 /// Returns whether this connection's own session can outlive it; any session might have identified it.

@@ -40,7 +40,6 @@ impl Prepared<'_> {
     pub fn mark(&mut self) {
         self.slot.prepared.may_change = true;
         self.slot.marks().forget();
-        self.slot.doubt_recounts();
         self.slot.counters.exact = false;
     }
 
@@ -48,7 +47,7 @@ impl Prepared<'_> {
     /// transactions have reserved.
     pub fn begin_search(&mut self) -> i64 {
         (self.slot.prepared.may_change, self.slot.prepared.is_looked_for) = (false, true);
-        self.slot.counters.recount = true;
+        self.slot.want_recount();
         subqueues::reset(self.slot.id());
         self.slot.capacity.prepared()
     }
@@ -73,7 +72,7 @@ impl Prepared<'_> {
     pub fn found_none(&mut self, room: i64) {
         self.slot.marks().discard_rings();
         self.slot.prepared.is_looked_for = false;
-        self.slot.counters.recount = true;
+        self.slot.want_recount();
         subqueues::reset(self.slot.id());
         self.slot.capacity.resolve(room);
     }

@@ -27,6 +27,7 @@ fn each_step_is_needed() {
         (Flaw::SnapshotUnlocked, small()),
         (Flaw::SinceAddsAll, small()),
         (Flaw::SinceAddsNone, small()),
+        (Flaw::MarkedForever, small()),
         (Flaw::EndAtOnce, small()),
         (Flaw::TellBeforeVisible, small()),
         (Flaw::PreparedIgnored, prepared()),

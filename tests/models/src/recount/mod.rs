@@ -4,12 +4,13 @@
 //! changed in the COMMIT callback of each transaction, by its own changes. A recount corrects them without blocking a
 //! writer:
 //!
-//! 1. Under the queue's lock it takes a snapshot and publishes it, with `since` = 0.
+//! 1. Under the queue's lock it takes a snapshot and sets `since` to 0. A transaction that the snapshot sees has possibly
+//!    not reached its callback yet. So a transaction publishes its xid before it becomes visible, and the recount marks
+//!    the processes of the published transactions that its snapshot sees.
 //! 2. It counts the tasks that the snapshot sees. Each COMMIT callback meanwhile adds its change to the counters, and
-//!    also to `since` if the snapshot does not see the transaction.
-//! 3. A transaction that the snapshot sees has possibly not reached its callback yet, which would add its tasks a
-//!    second time. So a transaction publishes its xid before it becomes visible. The recount waits until no transaction
-//!    that its snapshot sees is published.
+//!    also to `since`, unless the process is marked and the xid is below the snapshot's.
+//! 3. The callback of a marked process would change the counters after the recount has set them. The recount waits
+//!    until no transaction that its snapshot sees is published.
 //! 4. Under the lock the counters become the sum of the count and `since`.
 //!
 //! The end of a prepared transaction has no callback. From PREPARE on the counters are not exact, until the worker has
@@ -18,7 +19,7 @@
 //! | step | code |
 //! |---|---|
 //! | `PreCommit` | `end::transaction_ended` (src/transaction/end.rs), `sessions::set_committing` |
-//! | `Callback` | `QueueGuard::commit`, `tell_recounts` (src/parts/counters/recount.rs) |
+//! | `Callback` | `QueueGuard::commit`, `is_counted` (src/parts/counters/recount.rs) |
 //! | `Begin`, `Count`, `End` | `recount::count` (src/queue/recount.rs), `begin_recount`, `is_ahead`, `end_recount`, `set_counted` |
 //! | `PrePrepare`, `MarkAgain` | `end::transaction_ended`, `mark_prepared` |
 //! | `Clear`, `Look`, `Settle` | `Prepared::look` (src/worker/prepared.rs), src/parts/prepared/mod.rs |
@@ -52,6 +53,8 @@ pub enum Flaw {
     SinceAddsAll,
     /// `since` includes no commits.
     SinceAddsNone,
+    /// `since` includes no commits of marked processes, also if they began after the snapshot was taken.
+    MarkedForever,
     /// The recount ends without waiting for the callbacks of transactions that its snapshot has seen.
     EndAtOnce,
     /// Counters are changed before the transaction is visible, that is in PRE_COMMIT.
@@ -70,27 +73,22 @@ impl Recounts {
     }
 
     /// Models `QueueGuard::commit` of a transaction that has put a task.
-    fn tell(&self, state: &mut State, xid: u8) {
+    fn tell(&self, state: &mut State, process: usize, xid: u8) {
         state.counter += 1;
-        if let Recount::Counts { snapshot, since, .. } = &mut state.recount {
+        if let Recount::Counts { snapshot, ahead, since, .. } = &mut state.recount {
             let adds = match self.flaw {
                 Some(Flaw::SinceAddsAll) => true,
                 Some(Flaw::SinceAddsNone) => false,
-                _ => snapshot.hides(xid),
+                Some(Flaw::MarkedForever) => !ahead[process],
+                _ => !ahead[process] || xid >= snapshot.next,
             };
             *since += i8::from(adds);
         }
     }
 
-    /// Models `Recount::is_ahead`: returns whether a transaction that the snapshot sees is published.
+    /// Models `recount::is_ahead`: returns whether a transaction that the snapshot sees is published.
     fn is_ahead(&self, state: &State, snapshot: Snapshot) -> bool {
-        let is_seen = |transaction: &Transaction| match *transaction {
-            Transaction::Committing(xid) | Transaction::Told(xid) | Transaction::Visible(xid) => {
-                !snapshot.hides(xid)
-            }
-            _ => false,
-        };
-        !self.has(Flaw::EndAtOnce) && state.processes.iter().any(is_seen)
+        !self.has(Flaw::EndAtOnce) && state.ahead_of(snapshot).contains(&true)
     }
 
     fn crash(&self, state: &mut State) {
@@ -201,7 +199,7 @@ impl Model for Recounts {
                 let Transaction::Open(xid) = state.processes[process] else { return None };
                 state.processes[process] = Transaction::Committing(xid);
                 if self.has(Flaw::TellBeforeVisible) {
-                    self.tell(state, xid);
+                    self.tell(state, process, xid);
                     state.processes[process] = Transaction::Told(xid);
                 }
             }
@@ -220,7 +218,7 @@ impl Model for Recounts {
             }
             Action::Callback(process) => {
                 let Transaction::Visible(xid) = state.processes[process] else { return None };
-                self.tell(state, xid);
+                self.tell(state, process, xid);
                 state.processes[process] = Transaction::None;
             }
             Action::Abort(process) => {
@@ -279,7 +277,8 @@ impl Model for Recounts {
                     Recount::Unpublished(snapshot, sees) => (snapshot, sees),
                     _ => (state.snapshot(), state.visible),
                 };
-                state.recount = Recount::Counts { snapshot, sees, since: 0 };
+                let ahead = state.ahead_of(snapshot);
+                state.recount = Recount::Counts { snapshot, sees, ahead, since: 0 };
                 state.recount_needed = false;
             }
             Action::EndRecount => {

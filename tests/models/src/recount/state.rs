@@ -17,7 +17,7 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Models `Area::hides`.
+    /// Models the opposite of `recount::sees`.
     pub(super) fn hides(self, xid: u8) -> bool {
         rules::hides(self.next.into(), self.in_progress & bit(xid) != 0, xid.into())
     }
@@ -58,6 +58,8 @@ pub(super) enum Recount {
     Counts {
         snapshot: Snapshot,
         sees: Xids,
+        /// The marked processes.
+        ahead: [bool; PROCESSES],
         since: i8,
     },
 }
@@ -134,6 +136,16 @@ impl State {
 
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot { next: self.next_xid, in_progress: self.in_progress() }
+    }
+
+    /// Returns for each process whether it has published a transaction that the snapshot sees.
+    pub(super) fn ahead_of(&self, snapshot: Snapshot) -> [bool; PROCESSES] {
+        self.processes.map(|transaction| match transaction {
+            Transaction::Committing(xid) | Transaction::Told(xid) | Transaction::Visible(xid) => {
+                !snapshot.hides(xid)
+            }
+            _ => false,
+        })
     }
 
     pub(super) fn has_prepared_locks(&self) -> bool {
