@@ -158,8 +158,8 @@ BEGIN
     RETURN keys;
 END $$;
 
--- Sets what assignments say, in tasks that this session has taken: all of them, or none.
-CREATE FUNCTION xqueue.stub_settle(q xqueue.stub_queues, keys text[], change text, update jsonb DEFAULT NULL) RETURNS SETOF jsonb LANGUAGE plpgsql AS $$
+-- Sets what assignments say, in tasks that this session has taken: all of them, or none, or with if_held those still held.
+CREATE FUNCTION xqueue.stub_settle(q xqueue.stub_queues, keys text[], change text, update jsonb, if_held boolean) RETURNS SETOF jsonb LANGUAGE plpgsql AS $$
 DECLARE
     wanted text;
     status text;
@@ -168,7 +168,9 @@ BEGIN
     FOREACH wanted IN ARRAY keys LOOP
         EXECUTE format('SELECT %I, %I FROM %s WHERE %I::text = $1 FOR NO KEY UPDATE', q.fields->>'status', q.fields->>'owner', q.name, q.key)
             INTO status, owner USING wanted;
-        IF status IS NULL THEN
+        IF if_held AND (status IS DISTINCT FROM 'T' OR owner IS DISTINCT FROM xqueue.identify()) THEN
+            keys = array_remove(keys, wanted);
+        ELSIF status IS NULL THEN
             RAISE 'task % was not found', wanted USING ERRCODE = 'P0002', DETAIL = format('Queue "%s".', q.name);
         ELSIF status <> 'T' THEN
             RAISE 'task % is not taken by anybody', wanted USING ERRCODE = '55000', DETAIL = format('Queue "%s".', q.name);
@@ -264,8 +266,8 @@ BEGIN
         USING CASE WHEN id IS NULL THEN count END, xqueue.identify(), tube, CASE WHEN id IS NOT NULL THEN xqueue.stub_keys(q, to_jsonb(id)) END;
 END $$;
 
-CREATE FUNCTION xqueue.ack(queue text, id anycompatible, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, attempt integer DEFAULT NULL)
-RETURNS SETOF jsonb LANGUAGE plpgsql AS $$
+CREATE FUNCTION xqueue.ack(queue text, id anycompatible, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, attempt integer DEFAULT NULL,
+    if_held boolean DEFAULT false) RETURNS SETOF jsonb LANGUAGE plpgsql AS $$
 DECLARE
     q xqueue.stub_queues = xqueue.stub(queue);
     pause interval = coalesce(delay, xqueue.stub_default(q, 'zombie'));
@@ -278,11 +280,11 @@ BEGIN
     IF update IS NOT NULL AND change IS NULL THEN
         RAISE 'update for an ack that deletes' USING ERRCODE = '0A000';
     END IF;
-    RETURN QUERY SELECT xqueue.stub_settle(q, xqueue.stub_keys(q, to_jsonb(id)), change, update);
+    RETURN QUERY SELECT xqueue.stub_settle(q, xqueue.stub_keys(q, to_jsonb(id)), change, update, if_held);
 END $$;
 
 CREATE FUNCTION xqueue.release(queue text, id anycompatible, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL,
-    failed boolean DEFAULT true, error text DEFAULT NULL) RETURNS SETOF jsonb LANGUAGE plpgsql AS $$
+    failed boolean DEFAULT true, error text DEFAULT NULL, if_held boolean DEFAULT false) RETURNS SETOF jsonb LANGUAGE plpgsql AS $$
 DECLARE
     q xqueue.stub_queues = xqueue.stub(queue);
     retry jsonb = q.features->'retry';
@@ -309,17 +311,18 @@ BEGIN
                    q.fields->>'reason', is_last, retry->>'limit', attempts, error, error) END,
         CASE WHEN xqueue.has(q.features, 'ttl') THEN format('%1$I = %2$s + %3$L::interval', q.fields->>'expires',
             CASE WHEN ttl IS NULL THEN quote_ident(q.fields->>'expires') ELSE format('(clock_timestamp() + %L::interval)', ttl) END, coalesce(delay, '0')) END,
-        CASE WHEN xqueue.has(q.features, 'retry') AND NOT failed THEN format('%1$s = %1$s - 1', attempts) END), update);
+        CASE WHEN xqueue.has(q.features, 'retry') AND NOT failed THEN format('%1$s = %1$s - 1', attempts) END), update, if_held);
 END $$;
 
-CREATE FUNCTION xqueue.bury(queue text, id anycompatible, update jsonb DEFAULT NULL, ttl interval DEFAULT NULL) RETURNS SETOF jsonb LANGUAGE plpgsql AS $$
+CREATE FUNCTION xqueue.bury(queue text, id anycompatible, update jsonb DEFAULT NULL, ttl interval DEFAULT NULL, if_held boolean DEFAULT false)
+RETURNS SETOF jsonb LANGUAGE plpgsql AS $$
 DECLARE
     q xqueue.stub_queues = xqueue.stub(queue);
 BEGIN
     PERFORM xqueue.need(q, 'buried');
     PERFORM xqueue.need(q, 'ttl', ttl IS NOT NULL);
     RETURN QUERY SELECT xqueue.stub_settle(q, xqueue.stub_keys(q, to_jsonb(id)), concat_ws(', ', format('%I = ''B''', q.fields->>'status'),
-        CASE WHEN ttl IS NOT NULL THEN format('%I = clock_timestamp() + %L::interval', q.fields->>'expires', ttl) END), update);
+        CASE WHEN ttl IS NOT NULL THEN format('%I = clock_timestamp() + %L::interval', q.fields->>'expires', ttl) END), update, if_held);
 END $$;
 
 CREATE FUNCTION xqueue.dig(queue text, id anycompatible) RETURNS SETOF jsonb LANGUAGE plpgsql AS $$
@@ -378,20 +381,21 @@ CREATE FUNCTION xqueue.take(queue anyelement, timeout interval DEFAULT '0', coun
 SELECT jsonb_populate_record(queue, t) FROM xqueue.take(pg_typeof(queue)::text, timeout, count, tube, ttr, to_jsonb(done), to_jsonb(id)) AS t
 $$;
 
-CREATE FUNCTION xqueue.ack(queue anyelement, id anycompatible DEFAULT NULL, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, attempt integer DEFAULT NULL)
-RETURNS SETOF anyelement LANGUAGE sql AS $$
-SELECT jsonb_populate_record(queue, t) FROM xqueue.ack(pg_typeof(queue)::text, coalesce(to_jsonb(id), to_jsonb(queue)), update, delay, attempt) AS t
+CREATE FUNCTION xqueue.ack(queue anyelement, id anycompatible DEFAULT NULL, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, attempt integer DEFAULT NULL,
+    if_held boolean DEFAULT false) RETURNS SETOF anyelement LANGUAGE sql AS $$
+SELECT jsonb_populate_record(queue, t)
+FROM xqueue.ack(pg_typeof(queue)::text, coalesce(to_jsonb(id), to_jsonb(queue)), update, delay, attempt, if_held) AS t
 $$;
 
 CREATE FUNCTION xqueue.release(queue anyelement, id anycompatible DEFAULT NULL, update jsonb DEFAULT NULL, delay interval DEFAULT NULL,
-    ttl interval DEFAULT NULL, failed boolean DEFAULT true, error text DEFAULT NULL) RETURNS SETOF anyelement LANGUAGE sql AS $$
+    ttl interval DEFAULT NULL, failed boolean DEFAULT true, error text DEFAULT NULL, if_held boolean DEFAULT false) RETURNS SETOF anyelement LANGUAGE sql AS $$
 SELECT jsonb_populate_record(queue, t)
-FROM xqueue.release(pg_typeof(queue)::text, coalesce(to_jsonb(id), to_jsonb(queue)), update, delay, ttl, failed, error) AS t
+FROM xqueue.release(pg_typeof(queue)::text, coalesce(to_jsonb(id), to_jsonb(queue)), update, delay, ttl, failed, error, if_held) AS t
 $$;
 
-CREATE FUNCTION xqueue.bury(queue anyelement, id anycompatible DEFAULT NULL, update jsonb DEFAULT NULL, ttl interval DEFAULT NULL)
-RETURNS SETOF anyelement LANGUAGE sql AS $$
-SELECT jsonb_populate_record(queue, t) FROM xqueue.bury(pg_typeof(queue)::text, coalesce(to_jsonb(id), to_jsonb(queue)), update, ttl) AS t
+CREATE FUNCTION xqueue.bury(queue anyelement, id anycompatible DEFAULT NULL, update jsonb DEFAULT NULL, ttl interval DEFAULT NULL,
+    if_held boolean DEFAULT false) RETURNS SETOF anyelement LANGUAGE sql AS $$
+SELECT jsonb_populate_record(queue, t) FROM xqueue.bury(pg_typeof(queue)::text, coalesce(to_jsonb(id), to_jsonb(queue)), update, ttl, if_held) AS t
 $$;
 
 CREATE FUNCTION xqueue.dig(queue anyelement, id anycompatible DEFAULT NULL) RETURNS SETOF anyelement LANGUAGE sql AS $$

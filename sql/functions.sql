@@ -112,20 +112,20 @@ LANGUAGE c AS 'MODULE_PATHNAME', 'next_row';
 COMMENT ON PROCEDURE xqueue.next(anyelement, interval, text) IS
 'Row form of next(text, …) for one task: names the queue by its row type, as in CALL xqueue.next(NULL::jobs).';
 
-CREATE FUNCTION xqueue.ack(queue text, id anycompatible, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, attempt integer DEFAULT NULL)
+CREATE FUNCTION xqueue.ack(queue text, id anycompatible, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, attempt integer DEFAULT NULL, if_held boolean DEFAULT false)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'ack';
-COMMENT ON FUNCTION xqueue.ack(text, anycompatible, jsonb, interval, integer) IS
-'Finishes a task that this session has taken: deletes it, or keeps it with feature keep or zombie. Returns the task; if id is an array, acks all of its tasks or none.';
+COMMENT ON FUNCTION xqueue.ack(text, anycompatible, jsonb, interval, integer, boolean) IS
+'Finishes a task that this session has taken: deletes it, or keeps it with feature keep or zombie. Returns the task; if id is an array, acks all of its tasks or none, or with if_held those still held.';
 
-CREATE FUNCTION xqueue.ack(queue anyelement, id anycompatible DEFAULT NULL, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, attempt integer DEFAULT NULL)
+CREATE FUNCTION xqueue.ack(queue anyelement, id anycompatible DEFAULT NULL, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, attempt integer DEFAULT NULL, if_held boolean DEFAULT false)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'ack';
-COMMENT ON FUNCTION xqueue.ack(anyelement, anycompatible, jsonb, interval, integer) IS
+COMMENT ON FUNCTION xqueue.ack(anyelement, anycompatible, jsonb, interval, integer, boolean) IS
 'Row form of ack(text, …): names the queue by its row type and returns rows. Without id, acks the given row.';
 
-CREATE FUNCTION xqueue.release(queue text, id anycompatible, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL, failed boolean DEFAULT true, error text DEFAULT NULL)
+CREATE FUNCTION xqueue.release(queue text, id anycompatible, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL, failed boolean DEFAULT true, error text DEFAULT NULL, if_held boolean DEFAULT false)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'release';
-COMMENT ON FUNCTION xqueue.release(text, anycompatible, jsonb, interval, interval, boolean, text) IS
-'Gives back a task that this session has taken: it becomes ready, or waits or is buried as delay and feature retry say. Returns the task.';
+COMMENT ON FUNCTION xqueue.release(text, anycompatible, jsonb, interval, interval, boolean, text, boolean) IS
+'Gives back a task that this session has taken: it becomes ready, or waits or is buried as delay and feature retry say. Returns the task; with if_held, no row for a task that the session no longer holds.';
 
 CREATE FUNCTION xqueue.give_back(queue text)
 RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'give_back';
@@ -142,29 +142,29 @@ RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'give_back_all';
 COMMENT ON FUNCTION xqueue.give_back() IS
 'Gives back all tasks that this session has taken, in every queue of this database that the caller can update. Returns their number.';
 
-CREATE FUNCTION xqueue.release(queue anyelement, id anycompatible DEFAULT NULL, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL, failed boolean DEFAULT true, error text DEFAULT NULL)
+CREATE FUNCTION xqueue.release(queue anyelement, id anycompatible DEFAULT NULL, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL, failed boolean DEFAULT true, error text DEFAULT NULL, if_held boolean DEFAULT false)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'release';
-COMMENT ON FUNCTION xqueue.release(anyelement, anycompatible, jsonb, interval, interval, boolean, text) IS
+COMMENT ON FUNCTION xqueue.release(anyelement, anycompatible, jsonb, interval, interval, boolean, text, boolean) IS
 'Row form of release(text, …): names the queue by its row type and returns rows. Without id, releases the given row.';
 
-CREATE FUNCTION xqueue.bury(queue text, id anycompatible, update jsonb DEFAULT NULL, ttl interval DEFAULT NULL)
+CREATE FUNCTION xqueue.bury(queue text, id anycompatible, update jsonb DEFAULT NULL, ttl interval DEFAULT NULL, if_held boolean DEFAULT false)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'bury';
-COMMENT ON FUNCTION xqueue.bury(text, anycompatible, jsonb, interval) IS
-'Sets aside a task that this session has taken, until dig, plow or kick makes it ready again (feature buried). Returns the task.';
+COMMENT ON FUNCTION xqueue.bury(text, anycompatible, jsonb, interval, boolean) IS
+'Sets aside a task that this session has taken, until dig, plow or kick makes it ready again (feature buried). Returns the task; with if_held, no row for a task that the session no longer holds.';
 
-CREATE FUNCTION xqueue.bury(queue anyelement, id anycompatible DEFAULT NULL, update jsonb DEFAULT NULL, ttl interval DEFAULT NULL)
+CREATE FUNCTION xqueue.bury(queue anyelement, id anycompatible DEFAULT NULL, update jsonb DEFAULT NULL, ttl interval DEFAULT NULL, if_held boolean DEFAULT false)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'bury';
-COMMENT ON FUNCTION xqueue.bury(anyelement, anycompatible, jsonb, interval) IS
+COMMENT ON FUNCTION xqueue.bury(anyelement, anycompatible, jsonb, interval, boolean) IS
 'Row form of bury(text, …): names the queue by its row type and returns rows. Without id, buries the given row.';
 
-CREATE FUNCTION xqueue.touch(queue text, id anycompatible, increment interval DEFAULT NULL)
+CREATE FUNCTION xqueue.touch(queue text, id anycompatible, increment interval DEFAULT NULL, if_held boolean DEFAULT false)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'touch';
-COMMENT ON FUNCTION xqueue.touch(text, anycompatible, interval) IS
-'Extends the time to run and the life of a task that this session has taken by increment (features ttr and ttl). Returns the task; no row if increment is zero or NULL.';
+COMMENT ON FUNCTION xqueue.touch(text, anycompatible, interval, boolean) IS
+'Extends the time to run and the life of a task that this session has taken by increment (features ttr and ttl). Returns the task; no row if increment is zero or NULL, or with if_held if the session no longer holds the task.';
 
-CREATE FUNCTION xqueue.touch(queue anyelement, id anycompatible DEFAULT NULL, increment interval DEFAULT NULL)
+CREATE FUNCTION xqueue.touch(queue anyelement, id anycompatible DEFAULT NULL, increment interval DEFAULT NULL, if_held boolean DEFAULT false)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'touch';
-COMMENT ON FUNCTION xqueue.touch(anyelement, anycompatible, interval) IS
+COMMENT ON FUNCTION xqueue.touch(anyelement, anycompatible, interval, boolean) IS
 'Row form of touch(text, …): names the queue by its row type and returns rows. Without id, touches the given row.';
 
 CREATE FUNCTION xqueue.identify(session uuid DEFAULT NULL, grace interval DEFAULT NULL, local boolean DEFAULT false)

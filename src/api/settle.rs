@@ -2,7 +2,7 @@
 
 use crate::api::argument::{self, Key, Target};
 use crate::api::features::not_enabled;
-use crate::api::task_error;
+use crate::api::task_error::{self, Found};
 use crate::api::values::Values;
 use crate::error::{Error, Result};
 use crate::parts::leases::session;
@@ -25,23 +25,25 @@ use xqueue_core::status::Status;
 sql_functions! {
     "ack" as ack, pg_finfo_ack(
         queue: queue, id: key = [NULL], update: jsonb = NULL, delay: interval = NULL,
-        attempt: integer = NULL,
+        attempt: integer = NULL, if_held: boolean = false,
     ) -> [tasks] => ack_impl;
     "release" as release, pg_finfo_release(
         queue: queue, id: key = [NULL], update: jsonb = NULL, delay: interval = NULL,
-        ttl: interval = NULL, failed: boolean = true, error: text = NULL,
+        ttl: interval = NULL, failed: boolean = true, error: text = NULL, if_held: boolean = false,
     ) -> [tasks] => release_impl;
     "bury" as bury, pg_finfo_bury(
         queue: queue, id: key = [NULL], update: jsonb = NULL, ttl: interval = NULL,
+        if_held: boolean = false,
     ) -> [tasks] => bury_impl;
     "touch" as touch, pg_finfo_touch(
-        queue: queue, id: key = [NULL], increment: interval = NULL,
+        queue: queue, id: key = [NULL], increment: interval = NULL, if_held: boolean = false,
     ) -> [tasks] => touch_impl;
 }
 
 fn ack_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let delay = argument::interval(call, arg::ack::delay, true)?;
     run(call, Verb::Ack, (arg::ack::queue, arg::ack::id), |plan, queue| {
+        plan.if_held = call.get(arg::ack::if_held) == Some(true);
         if delay.is_some() && !queue.features().zombies() {
             return Err(not_enabled("zombie", queue));
         }
@@ -70,6 +72,7 @@ fn release_impl(call: &Call) -> Result<Option<Value<'_>>> {
     // A delay of zero also overrides the delay between attempts.
     let at_once = delay.is_none() && call.value(arg::release::delay).is_some();
     run(call, Verb::Release, (arg::release::queue, arg::release::id), |plan, queue| {
+        plan.if_held = call.get(arg::release::if_held) == Some(true);
         plan.step.at_once = at_once;
         plan.step.unused = call.get(arg::release::failed) == Some(false);
         let error = call.value(arg::release::error);
@@ -85,6 +88,7 @@ fn release_impl(call: &Call) -> Result<Option<Value<'_>>> {
 fn bury_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let ttl = argument::interval(call, arg::bury::ttl, true)?;
     run(call, Verb::Bury, (arg::bury::queue, arg::bury::id), |plan, queue| {
+        plan.if_held = call.get(arg::bury::if_held) == Some(true);
         if !queue.features().buries() {
             return Err(not_enabled("buried", queue));
         }
@@ -100,6 +104,7 @@ fn touch_impl(call: &Call) -> Result<Option<Value<'_>>> {
         return Ok(None);
     };
     run(call, Verb::Touch, (arg::touch::queue, arg::touch::id), |plan, queue| {
+        plan.if_held = call.get(arg::touch::if_held) == Some(true);
         if !queue.features().has_deadlines() && !queue.features().expires() {
             return Err(not_enabled("ttr", queue));
         }
@@ -121,6 +126,8 @@ pub enum StepOption {
 pub struct Plan<'m> {
     step: Step,
     arguments: Arguments<'m>,
+    /// A task that this session does not hold is no error.
+    if_held: bool,
 }
 
 impl<'m> Plan<'m> {
@@ -129,7 +136,7 @@ impl<'m> Plan<'m> {
         if verb.applies().own {
             arguments.set(Parameter::Session, Value::uuid(session::current()?));
         }
-        Ok(Plan { step: Step::new(verb), arguments })
+        Ok(Plan { step: Step::new(verb), arguments, if_held: false })
     }
 
     pub fn give(&mut self, value: Option<Value<'m>>, option: StepOption) {
@@ -185,7 +192,8 @@ impl<'m> Plan<'m> {
         Ok(())
     }
 
-    /// Applies the step to all the tasks; fails if one of them is not in the required state.
+    /// Applies the step to all the tasks; fails if one of them is not in the required state, unless `if_held` passes
+    /// over it.
     pub fn settle(
         mut self,
         queue: &Queue,
@@ -261,9 +269,13 @@ impl<'m> Plan<'m> {
                 // Non-plain values are parsed within the statement, so its errors get the hint.
                 let hinted = || context::hinted_of_arguments(|| hint(queue), run);
                 let rows = if plain { run() } else { hinted() };
-                if let Some(key) = left_out(keys, &rows, queue) {
+                for key in left_out(keys, &rows, queue) {
                     self.arguments.set_key(key);
-                    return Err(task_error::explain(spi, queue, key, verb, &self.arguments));
+                    let found = Found::look_up(spi, queue, key, &self.arguments);
+                    let attempt = self.arguments.get(Parameter::Attempt);
+                    if !self.if_held || found.as_ref().is_some_and(|task| task.is_held(attempt)) {
+                        return Err(task_error::explain(spi, queue, key, found, (verb, attempt)));
+                    }
                 }
                 self.refuse_unchanged(queue, &rows)?;
                 deliver(&rows)?;
@@ -274,18 +286,14 @@ impl<'m> Plan<'m> {
     }
 }
 
-/// Returns the first of the keys for which the statement found no task.
-fn left_out<'keys, 'm>(
-    keys: &'keys [Key<'m>],
-    rows: &Rows,
-    queue: &Queue,
-) -> Option<&'keys Key<'m>> {
+/// Returns the keys for which the statement found no task.
+fn left_out<'keys, 'm>(keys: &'keys [Key<'m>], rows: &Rows, queue: &Queue) -> Vec<&'keys Key<'m>> {
     if rows.len() == keys.len() {
-        return None;
+        return vec![];
     }
     let found = (0..rows.len()).map(|row| queue.key_hash([rows.value(row, 2)].into_iter()));
     let found: HashSet<u64> = found.collect();
-    keys.iter().find(|key| !found.contains(&hash(key, queue)))
+    keys.iter().filter(|key| !found.contains(&hash(key, queue))).collect()
 }
 
 fn has_duplicates(keys: &[Key], queue: &Queue) -> bool {

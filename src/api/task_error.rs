@@ -12,49 +12,47 @@ use crate::server::types::{self, Uuid};
 use crate::server::value::Value;
 use crate::write::unchanged;
 use pgrx::PgSqlErrorCode;
-use xqueue_core::statement::{Parameter, Verb};
+use xqueue_core::statement::Verb;
 use xqueue_core::status::Status;
 
-/// The actual state of a task, for the error message.
-struct Found {
+/// The actual state of a task to which a step did not apply.
+pub struct Found {
     task: String,
     status: Option<Status>,
     owner: Option<Uuid>,
     attempts: Option<i64>,
 }
 
-/// Returns the error of a step that found no task in the required state.
-pub fn explain(spi: &Spi, queue: &Queue, key: &Key, verb: Verb, arguments: &Arguments) -> Error {
-    let task = queue::key_text(key);
-    let rows = queue.run(spi, &Statement::Holder, arguments);
-    let error = if rows.is_empty() {
-        let hint = if is_taken_as_text(&task, queue) {
-            "A text is itself the key of this queue: cast a batch to text[], an object to jsonb."
-        } else {
-            "It has been acked or deleted, or was never put."
-        };
-        Error::new(PgSqlErrorCode::ERRCODE_NO_DATA_FOUND, format!("task {task} was not found"))
-            .hint(hint)
-    } else {
-        let label = rows.text(0, 1).unwrap_or_default();
-        let found = Found {
-            task,
-            status: queue.status_named(&label),
-            owner: rows.value(0, 2).map(Value::to_uuid),
-            attempts: rows.value(0, 3).map(|count| count.to_integer()),
-        };
-        match verb {
-            verb if verb.applies().own => {
-                found.not_mine(spi, queue, arguments.get(Parameter::Attempt))
-            }
-            Verb::Dig => found.not_in(Status::Buried, "Only a buried task can be dug out."),
-            Verb::Snatch => found.not_taken("Only a taken task can be taken away."),
-            Verb::Restart => found.not_restartable(),
-            Verb::Switch(_) => found.held(),
-            _ => found.unchanged(),
-        }
+/// Returns the error of a step that found no task in the required state. `attempt` is that of an ack.
+pub fn explain(
+    spi: &Spi,
+    queue: &Queue,
+    key: &Key,
+    found: Option<Found>,
+    (verb, attempt): (Verb, Option<Value>),
+) -> Error {
+    let Some(found) = found else { return missing(key, queue) };
+    let error = match verb {
+        verb if verb.applies().own => found.not_mine(spi, queue, attempt),
+        Verb::Dig => found.not_in(Status::Buried, "Only a buried task can be dug out."),
+        Verb::Snatch => found.not_taken("Only a taken task can be taken away."),
+        Verb::Restart => found.not_restartable(),
+        Verb::Switch(_) => found.held(),
+        _ => found.unchanged(),
     };
     error.detail(format!("Queue \"{}\".", queue.name))
+}
+
+fn missing(key: &Key, queue: &Queue) -> Error {
+    let task = queue::key_text(key);
+    let hint = if is_taken_as_text(&task, queue) {
+        "A text is itself the key of this queue: cast a batch to text[], an object to jsonb."
+    } else {
+        "It has been acked or deleted, or was never put."
+    };
+    Error::new(PgSqlErrorCode::ERRCODE_NO_DATA_FOUND, format!("task {task} was not found"))
+        .hint(hint)
+        .detail(format!("Queue \"{}\".", queue.name))
 }
 
 /// Returns whether a text looks like a batch or an object but is itself the key, because the queue's key is a text.
@@ -93,6 +91,28 @@ fn not_in_state(message: String) -> Error {
 }
 
 impl Found {
+    /// Reads the task with the key in `arguments`; None if there is none.
+    pub fn look_up(spi: &Spi, queue: &Queue, key: &Key, arguments: &Arguments) -> Option<Found> {
+        let rows = queue.run(spi, &Statement::Holder, arguments);
+        (!rows.is_empty()).then(|| Found {
+            task: queue::key_text(key),
+            status: queue.status_named(&rows.text(0, 1).unwrap_or_default()),
+            owner: rows.value(0, 2).map(Value::to_uuid),
+            attempts: rows.value(0, 3).map(|count| count.to_integer()),
+        })
+    }
+
+    /// Returns whether the session for which this connection acts holds the task, in this attempt if one is given.
+    pub fn is_held(&self, attempt: Option<Value>) -> bool {
+        let is_own = self.owner.is_some() && self.owner == session::current_if_any();
+        self.status == Some(Status::Taken) && is_own && !self.is_in_another(attempt)
+    }
+
+    fn is_in_another(&self, attempt: Option<Value>) -> bool {
+        let attempt = attempt.map(Value::to_integer);
+        self.attempts.is_some_and(|count| attempt.is_some_and(|attempt| attempt != count))
+    }
+
     fn not_mine(&self, spi: &Spi, queue: &Queue, attempt: Option<Value>) -> Error {
         if self.status != Some(Status::Taken) {
             return self.not_taken(
@@ -129,18 +149,16 @@ impl Found {
             );
             return pooler::hinted(error, spi, queue, &self.task, owner);
         }
-        let attempt = attempt.map(Value::to_integer);
-        match self.attempts {
-            Some(attempts) if attempt.is_some_and(|attempt| attempt != attempts) => {
-                not_in_state(format!(
-                    "task {} is in attempt {attempts}, not {}",
-                    self.task,
-                    attempt.unwrap_or_default()
-                ))
-                .hint("It was given back and taken again since: this attempt is over.")
-            }
-            _ => self.unchanged(),
+        if !self.is_in_another(attempt) {
+            return self.unchanged();
         }
+        not_in_state(format!(
+            "task {} is in attempt {}, not {}",
+            self.task,
+            self.attempts.unwrap_or_default(),
+            attempt.map(Value::to_integer).unwrap_or_default()
+        ))
+        .hint("It was given back and taken again since: this attempt is over.")
     }
 
     fn not_taken(&self, hint: &str) -> Error {

@@ -40,6 +40,15 @@ SELECT xqueue.ack('jobs', ARRAY[7, 999]);
 :code
 SELECT id, status FROM jobs ORDER BY id;
 
+-- if_held: a task that this session does not hold gives no row and no error
+BEGIN;
+SELECT xqueue.ack('jobs', 999, if_held => true);
+SELECT id, status FROM xqueue.release(NULL::jobs, ARRAY[999, 7, 102], if_held => true) ORDER BY id;
+SELECT id, status FROM xqueue.release(NULL::jobs, ARRAY[999, 7, 102], if_held => true);
+ROLLBACK;
+SELECT xqueue.ack('jobs', ARRAY[7, 999], if_held => NULL);
+:code
+
 -- release: ready, in its old place; or waits
 SELECT xqueue.release('jobs', 102);
 SELECT * FROM xqueue.release(NULL::jobs, 7);

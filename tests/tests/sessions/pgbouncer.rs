@@ -225,7 +225,9 @@ fn transaction_mode_identity_in_each_transaction() {
     let ack = format!("SELECT xqueue.ack('{name}', {task})");
     let error = expect_error(&mut other, &ack, "55006", &format!("is taken by session {session}"));
     assert!(error.hint().is_some_and(|hint| hint.contains("identify")), "{error:?}");
-    step(&mut consumer, &ack);
+    let ack_if_held = format!("SELECT xqueue.ack('{name}', {task}, if_held => true)");
+    assert_eq!(ask(&mut other, &ack_if_held), None);
+    step(&mut consumer, &ack_if_held);
     q.sql(&format!("DELETE FROM xqueue.session WHERE uuid = '{session}'"));
 }
 

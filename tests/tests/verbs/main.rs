@@ -9,6 +9,7 @@ mod extremes;
 mod fires;
 mod hooks;
 mod ids;
+mod if_held;
 mod kept;
 mod nesting;
 mod next;

@@ -259,27 +259,31 @@ impl Chooser<'_> {
         let count = if self.is(0.8) { 1 } else { self.random.random_range(2..4) };
         let keys: Vec<Key> = (0..count).map(|_| self.key(is_likely)).collect();
         let back = self.given_back();
+        let if_held = self.is(0.3);
         let given = match verb {
             Verb::Ack => Given {
+                if_held,
                 delay: self.give(0.5, features.zombie.is_some()),
                 update: self.maybe(0.3, features.keep),
                 attempt: self.attempt(&keys),
                 ..Given::default()
             },
             Verb::Release => Given {
+                if_held,
                 update: self.maybe(0.3, true),
                 unused: self.is(0.3),
                 error: self.give(0.5, features.retry.is_some()),
                 ..back
             },
-            Verb::Bury => Given { update: self.maybe(0.3, true), delay: false, ..back },
+            Verb::Bury => Given { if_held, update: self.maybe(0.3, true), delay: false, ..back },
             Verb::Dig => back,
             Verb::Switch(to) => {
                 let chance = if matches!(to, 'W' | 'Z') { 0.9 } else { 0.05 };
                 Given { delay: self.is(chance), ..Given::default() }
             }
             Verb::Snatch | Verb::Restart => Given { ttl: false, ..back },
-            Verb::Touch | Verb::Delete => Given::default(),
+            Verb::Touch => Given { if_held, ..Given::default() },
+            Verb::Delete => Given::default(),
         };
         Operation::Step { verb, keys, given }
     }

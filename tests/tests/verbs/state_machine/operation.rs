@@ -104,6 +104,8 @@ pub struct Given {
     pub tube: Option<&'static str>,
     pub update: Option<i64>,
     pub attempt: Option<i64>,
+    /// A task that the session does not hold is passed over.
+    pub if_held: bool,
     /// A release that does not count as an attempt.
     pub unused: bool,
     /// The error text of a release.

@@ -229,15 +229,20 @@ impl Actor<'_> {
 
     fn step(&mut self, verb: Verb, keys: &[Key], given: &Given) -> Result<Vec<Key>, Refusal> {
         self.allow(verb, given)?;
+        let mut settled = vec![];
         for key in keys {
-            let task = self.find(*key).ok_or(NOT_FOUND)?;
-            self.is_fit(&task, verb, given)?;
+            let task = self.find(*key).ok_or(NOT_FOUND);
+            let task = match task.and_then(|task| self.is_fit(&task, verb, given).map(|()| task)) {
+                Err(_) if given.if_held => continue,
+                task => task?,
+            };
             self.unless_locked(*key)?;
             let new = self.outcome(task, verb, given);
             self.write(*key, new);
+            settled.push(*key);
         }
-        self.model.count(self.connection, verb.call(given), keys.len());
-        Ok(keys.to_vec())
+        self.model.count(self.connection, verb.call(given), settled.len());
+        Ok(settled)
     }
 
     /// Checks a call against the features and its arguments.

@@ -283,6 +283,7 @@ fn arguments(given: &Given) -> Vec<String> {
     list.extend(given.tube.map(|tube| format!("tube => '{tube}'")));
     list.extend(given.update.map(|payload| format!("update => '{{\"payload\": {payload}}}'")));
     list.extend(given.attempt.map(|attempt| format!("attempt => {attempt}")));
+    list.extend(given.if_held.then(|| "if_held => true".to_owned()));
     list.extend(given.unused.then(|| "failed => false".to_owned()));
     list.extend(given.error.then(|| "error => 'broken'".to_owned()));
     list.extend(given.conflict.map(|conflict| match conflict {
