@@ -270,8 +270,7 @@ class JdbcClient {
     }
 
     // No row if the task was taken away meanwhile.
-    static final String RELEASE =
-            "SELECT xqueue.release(j, error => ?) FROM jobs AS j WHERE id = ? AND owner = xqueue.identify()";
+    static final String RELEASE = "SELECT xqueue.release('jobs', ?, error => ?, if_held => true)";
 
     static void takeTasks(Connection db, Work work) throws Exception {
         while (true) {
@@ -290,7 +289,7 @@ class JdbcClient {
                     if (!db.getAutoCommit()) {
                         db.rollback();
                     }
-                    query(db, TEXT, RELEASE, e.getMessage(), job.id);
+                    query(db, TEXT, RELEASE, job.id, e.getMessage());
                 }
                 db.setAutoCommit(true); // which commits a release
             }

@@ -39,8 +39,8 @@ class Job < ActiveRecord::Base
 
   # How many tasks: none if it was taken away meanwhile.
   def release(error)
-    release = "SELECT xqueue.release(j, error => ?) FROM jobs AS j WHERE id = ? AND owner = xqueue.identify()"
-    Job.connection.execute(Job.sanitize_sql([release, error, id])).ntuples
+    release = "SELECT xqueue.release('jobs', ?, error => ?, if_held => true)"
+    Job.connection.execute(Job.sanitize_sql([release, id, error])).ntuples
   end
 end
 

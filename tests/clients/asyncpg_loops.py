@@ -17,7 +17,7 @@ async def ack(db, job):
 
 
 # No row if the task was taken away meanwhile.
-RELEASE = "SELECT xqueue.release(j, error => $1) FROM asyncpg_jobs AS j WHERE id = $2 AND owner = xqueue.identify()"
+RELEASE = "SELECT xqueue.release('asyncpg_jobs', $1::bigint, error => $2, if_held => true)"
 
 
 async def consume(pool, work):
@@ -40,7 +40,7 @@ async def take_tasks(db, work):
                 async with db.transaction():  # which writes the results too
                     await ack(db, job)
             except Exception as error:
-                await db.execute(RELEASE, str(error), job["id"])
+                await db.execute(RELEASE, job["id"], str(error))
 
 
 async def give_back(db):

@@ -76,7 +76,7 @@ sub take_tasks {
     my ($db, $work) = @_;
     my $take = $db->prepare("SELECT * FROM xqueue.take(NULL::dbi_jobs, ?, ?)");
     # No row if the task was taken away meanwhile.
-    my $release = 'SELECT xqueue.release(j, error => ?) FROM dbi_jobs AS j WHERE id = ? AND owner = xqueue.identify()';
+    my $release = "SELECT xqueue.release('dbi_jobs', ?, error => ?, if_held => true)";
     while (1) {
         for my $job (@{ $db->selectall_arrayref($take, { Slice => {} }, '5s', 10) }) {
             if ($work->{stopped}) {
@@ -93,7 +93,7 @@ sub take_tasks {
             next if $is_done;
             my $error = $@;
             $db->rollback unless $db->{AutoCommit};
-            $db->do($release, {}, $error, $job->{id});
+            $db->do($release, {}, $job->{id}, $error);
         }
     }
 }

@@ -42,7 +42,7 @@ async function consume(pool, work) {
 }
 
 // No row if the task was taken away meanwhile.
-const RELEASE = "SELECT xqueue.release(j, error => $1) FROM node_jobs AS j WHERE id = $2 AND owner = xqueue.identify()";
+const RELEASE = "SELECT xqueue.release('node_jobs', $1, error => $2, if_held => true)";
 
 async function takeTasks(client, work) {
     while (!work.stopped) {
@@ -59,7 +59,7 @@ async function takeTasks(client, work) {
                 await client.query("COMMIT");
             } catch (error) {
                 await client.query("ROLLBACK"); // fails if the connection is lost
-                await client.query(RELEASE, [error.message, job.id]);
+                await client.query(RELEASE, [job.id, error.message]);
             }
         }
     }

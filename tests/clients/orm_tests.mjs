@@ -7,7 +7,7 @@ import { pooler, run, server, Work } from "./tap.mjs";
 const undo = new Error("undo");
 
 // No row if the task was taken away meanwhile.
-const RELEASE = "SELECT xqueue.release(j, error => ?) FROM % AS j WHERE id = ? AND owner = xqueue.identify()";
+const RELEASE = "SELECT xqueue.release(NULL::%, ?, error => ?, if_held => true)";
 
 /** A consumer's loop. All its statements use one connection, the only connection of the library's pool. */
 export async function consume({ query, transaction, take }, work) {
@@ -21,7 +21,7 @@ export async function consume({ query, transaction, take }, work) {
                         await query("SELECT xqueue.ack(NULL::%, ?)", [job.id], within);
                     });
                 } catch (error) {
-                    const released = await query(RELEASE, [error.message, job.id]);
+                    const released = await query(RELEASE, [job.id, error.message]);
                     if (released.length === 0) break; // the others may be lost too: the pool has connected anew
                 }
             }

@@ -138,7 +138,7 @@ function consume(Work $work): void
 }
 
 /** No row if the task was taken away meanwhile. */
-const RELEASE = 'SELECT xqueue.release(j, error => ?) FROM pdo_jobs AS j WHERE id = ? AND owner = xqueue.identify()';
+const RELEASE = "SELECT xqueue.release('pdo_jobs', ?, error => ?, if_held => true)";
 
 function take_tasks(PDO $db, Work $work): void
 {
@@ -156,7 +156,7 @@ function take_tasks(PDO $db, Work $work): void
                 $db->commit();
             } catch (Exception $e) {
                 !$db->inTransaction() or $db->rollBack();
-                query($db, RELEASE, $e->getMessage(), $job->id);
+                query($db, RELEASE, $job->id, $e->getMessage());
             }
         }
     }

@@ -38,8 +38,9 @@ async function takeTasks(sql, work) {
                 });
             } catch (error) {
                 // No row if the task was taken away meanwhile.
-                const released = await sql`SELECT xqueue.release(j, error => ${error.message}) FROM postgres_js_jobs AS j
-                    WHERE id = ${job.id} AND owner = xqueue.identify()`;
+                const released = await sql`
+                    SELECT xqueue.release('postgres_js_jobs', ${job.id}::bigint,
+                        error => ${error.message}, if_held => true)`;
                 if (released.length === 0) break; // the others may be lost too: postgres.js has connected anew
             }
         }

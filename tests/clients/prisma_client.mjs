@@ -20,7 +20,7 @@ const take = (client, timeout, count = 1) => client.$queryRaw`SELECT * FROM xque
 const ack = (client, id) => client.$queryRaw`SELECT xqueue.ack('prisma_jobs', ${id})`;
 // No row if the task was taken away meanwhile.
 const release = (client, id, error) => client.$queryRaw`
-    SELECT xqueue.release(j, error => ${error.message}) FROM prisma_jobs AS j WHERE id = ${id} AND owner = xqueue.identify()`;
+    SELECT xqueue.release('prisma_jobs', ${id}, error => ${error.message}, if_held => true)`;
 
 async function consume(db, work) {
     while (!work.stopped) {

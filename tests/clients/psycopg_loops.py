@@ -30,7 +30,7 @@ def consume(work):
 
 
 # No row if the task was taken away meanwhile.
-RELEASE = "SELECT xqueue.release(j, error => %s) FROM psycopg_jobs AS j WHERE id = %s AND owner = xqueue.identify()"
+RELEASE = "SELECT xqueue.release('psycopg_jobs', %s, error => %s, if_held => true)"
 
 
 def take_tasks(db, work):
@@ -45,7 +45,7 @@ def take_tasks(db, work):
                 with db.transaction():  # which writes the results too
                     db.execute("SELECT xqueue.ack('psycopg_jobs', %s)", (job.id,))
             except Exception as error:
-                db.execute(RELEASE, (str(error), job.id))
+                db.execute(RELEASE, (job.id, str(error)))
 
 
 async def consume_async(pool, work):
@@ -68,7 +68,7 @@ async def take_tasks_async(db, work):
                 async with db.transaction():
                     await db.execute("SELECT xqueue.ack('psycopg_jobs', %s)", (job.id,))
             except Exception as error:
-                await db.execute(RELEASE, (str(error), job.id))
+                await db.execute(RELEASE, (job.id, str(error)))
 
 
 async def give_back(db):

@@ -229,8 +229,7 @@ def consume(engine, work):
 
 
 # No row if the task was taken away meanwhile.
-release_own = text(
-    "SELECT xqueue.release(j, error => :error) FROM sqlalchemy_jobs AS j WHERE id = :id AND owner = xqueue.identify()")
+release_own = text("SELECT xqueue.release('sqlalchemy_jobs', :id, error => :error, if_held => true)")
 
 
 def take_tasks(session, work):
@@ -247,7 +246,7 @@ def take_tasks(session, work):
                 session.commit()
             except Exception as error:
                 session.rollback()
-                is_released = session.execute(release_own, {"error": str(error), "id": id}).first()
+                is_released = session.execute(release_own, {"id": id, "error": str(error)}).first()
                 session.commit()
                 if not is_released:
                     break  # the others may be lost too, with the connection: SQLAlchemy has connected anew

@@ -24,6 +24,6 @@ class Job(models.Model):
     def release(self, error):
         # Gives 0 if the task was taken away meanwhile.
         with connections[self._state.db or "default"].cursor() as cursor:
-            cursor.execute("SELECT xqueue.release(j, error => %s) FROM django_jobs AS j "
-                           "WHERE id = %s AND owner = xqueue.identify()", [str(error), self.pk])
+            cursor.execute("SELECT xqueue.release('django_jobs', %s, error => %s, if_held => true)",
+                           [self.pk, str(error)])
             return cursor.rowcount

@@ -173,8 +173,8 @@ func takeTasks(work *Work) error {
 			}
 			if failure := process(db, job, work); failure != nil {
 				// Nothing, if the task was taken away meanwhile.
-				_, err := db.ExecContext(ctx, `SELECT xqueue.release(j, error => $1) FROM lib_pq_jobs AS j
-					WHERE id = $2 AND owner = xqueue.identify()`, failure.Error(), job.ID)
+				_, err := db.ExecContext(ctx, "SELECT xqueue.release('lib_pq_jobs', $1, error => $2, if_held => true)",
+					job.ID, failure.Error())
 				if err != nil {
 					return err
 				}

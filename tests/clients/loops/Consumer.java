@@ -8,7 +8,7 @@ class Consumer {
     record Job(long id, String url) {}
 
     // No row if the task was taken away meanwhile.
-    static final String RELEASE = "SELECT xqueue.release(j, error => ?) FROM jobs AS j WHERE id = ? AND owner = xqueue.identify()";
+    static final String RELEASE = "SELECT xqueue.release('jobs', ?, error => ?, if_held => true)";
     static volatile boolean stopping;
 
     /** Stands for what takes long and may fail. */
@@ -52,7 +52,7 @@ class Consumer {
                     run(db, "SELECT xqueue.ack('jobs', ?)", task.id);
                 } catch (Exception error) {
                     db.rollback();
-                    run(db, RELEASE, error.getMessage(), task.id);
+                    run(db, RELEASE, task.id, error.getMessage());
                 }
                 db.commit();
             }

@@ -16,7 +16,7 @@ import (
 )
 
 // No row if the task was taken away meanwhile.
-const release = "SELECT xqueue.release(j, error => $1) FROM jobs AS j WHERE id = $2 AND owner = xqueue.identify()"
+const release = "SELECT xqueue.release('jobs', $1, error => $2, if_held => true)"
 
 type job struct {
 	id  int64
@@ -77,7 +77,7 @@ func consume(ctx context.Context, db *sql.Conn, stopping func() bool) error {
 				err = finish(ctx, db, task, length)
 			}
 			if err != nil {
-				if _, err := db.ExecContext(ctx, release, err.Error(), task.id); err != nil {
+				if _, err := db.ExecContext(ctx, release, task.id, err.Error()); err != nil {
 					return err
 				}
 			}

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 
 // No row if the task was taken away meanwhile.
-const RELEASE = "SELECT xqueue.release(j, error => $1) FROM jobs AS j WHERE id = $2 AND owner = xqueue.identify()";
+const RELEASE = "SELECT xqueue.release('jobs', $1, error => $2, if_held => true)";
 let stopping = false;
 process.on("SIGTERM", () => { stopping = true; });
 
@@ -28,7 +28,7 @@ async function consume(db) {
                 await db.query("COMMIT");
             } catch (error) {
                 await db.query("ROLLBACK");
-                await db.query(RELEASE, [error.message, task.id]);
+                await db.query(RELEASE, [task.id, error.message]);
             }
         }
     }

@@ -9,8 +9,8 @@ import time
 
 import psycopg
 
-# Gives a failed task back. No row, and no error, if another session has taken it meanwhile.
-RELEASE = "SELECT xqueue.release(j, error => %s) FROM jobs AS j WHERE id = %s AND owner = xqueue.identify()"
+# Gives a failed task back. No row, and no error, if this session has lost it meanwhile.
+RELEASE = "SELECT xqueue.release('jobs', %s, error => %s, if_held => true)"
 stopping = False
 
 
@@ -37,7 +37,7 @@ def consume(db):
                     db.execute("INSERT INTO pages VALUES (%s, %s)", (task["id"], length))
                     db.execute("SELECT xqueue.ack('jobs', %s)", (task["id"],))
             except Exception as error:
-                db.execute(RELEASE, (str(error), task["id"]))
+                db.execute(RELEASE, (task["id"], str(error)))
     db.execute("SELECT xqueue.give_back()")
 
 

@@ -192,9 +192,9 @@ async fn take_tasks(pool: &PgPool, work: &mut Work) -> sqlx::Result<()> {
             }
             if let Err(error) = process(&mut db, &job, work).await {
                 // No row if the task was taken away meanwhile.
-                let release = "SELECT xqueue.release(j, error => $1) FROM sqlx_jobs AS j
-                    WHERE id = $2 AND owner = xqueue.identify()";
-                db.execute(sqlx::query(release).bind(error.to_string()).bind(job.id)).await?;
+                let release =
+                    "SELECT xqueue.release('sqlx_jobs', $1, error => $2, if_held => true)";
+                db.execute(sqlx::query(release).bind(job.id).bind(error.to_string())).await?;
             }
         }
     }

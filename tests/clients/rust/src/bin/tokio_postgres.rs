@@ -177,9 +177,8 @@ async fn take_tasks(work: &mut Work) -> Result<(), Error> {
             }
             if let Err(error) = process(&mut db, &job, work).await {
                 // No row if the task was taken away meanwhile.
-                let release = "SELECT xqueue.release(j, error => $1) FROM tokio_postgres_jobs AS j
-                    WHERE id = $2 AND owner = xqueue.identify()";
-                db.execute(release, &[&error.to_string(), &job.id]).await?;
+                let release = "SELECT xqueue.release('tokio_postgres_jobs', $1::bigint, error => $2, if_held => true)";
+                db.execute(release, &[&job.id, &error.to_string()]).await?;
             }
         }
     }
