@@ -22,7 +22,6 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::Mutex;
-use std::time::Duration;
 
 // Unit tests have no server to report to, and no other process ends with them.
 #[cfg_attr(not(test), global_allocator)]
@@ -36,26 +35,21 @@ const RESERVE_SIZES: [usize; 2] = [2 << 20, 1 << 20];
 /// The smallest block, with a margin, that the server requests once its memory contexts have grown.
 const BLOCK: usize = (1 << 20) + (64 << 10);
 
-/// Pause between two tries of a thread that waits for memory.
-const PAUSE: Duration = Duration::from_millis(100);
-
 /// Reaction of a thread to an allocation failure.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
-    /// Waits until memory is available: for threads other than the server's, which must not raise errors.
-    Wait,
     /// Ends the process.
     End,
     /// Uses the reserve, and ends the process a little later.
     Stay,
     /// Has used the reserve; the process is about to end.
     Overdrawn,
-    /// Returns null: for a thread that only checks for memory, or that is already ending.
+    /// Returns null: for a thread that only checks for memory or is already ending, and before [`init`].
     Refuse,
 }
 
 thread_local! {
-    static MANNER: Cell<Manner> = const { Cell::new(Manner::Wait) };
+    static MANNER: Cell<Manner> = const { Cell::new(Manner::Refuse) };
     static IS_RESERVED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -173,18 +167,11 @@ unsafe impl GlobalAlloc for Allocator {
 /// Handles an allocation failure. Returns null, so that Rust aborts, if not even the reserve is sufficient.
 ///
 /// # Safety
-/// `ask` asks the system for memory and can be called repeatedly.
+/// `ask` asks the system for memory.
 #[cold]
-unsafe fn give_up(size: usize, ask: impl Fn() -> *mut u8) -> *mut u8 {
+unsafe fn give_up(size: usize, ask: impl FnOnce() -> *mut u8) -> *mut u8 {
     match MANNER.get() {
         Manner::Refuse => null_mut(),
-        Manner::Wait => loop {
-            std::thread::sleep(PAUSE);
-            let memory = ask();
-            if !memory.is_null() {
-                return memory;
-            }
-        },
         Manner::Stay | Manner::Overdrawn => {
             give_back(2);
             MANNER.set(Manner::Overdrawn);
