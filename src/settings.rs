@@ -99,7 +99,7 @@ pub fn init(preloading: bool) {
     int(
         c"xqueue.session_grace",
         c"How long a session lives on without a connection once it has been identified.",
-        c"Zero: only sessions are kept for which xqueue.identify() is given a time of grace.",
+        c"Zero: only sessions are kept for which xqueue.identify() is given a grace period.",
         &SESSION_GRACE,
         (0, i32::MAX),
         GucContext::Userset,
@@ -107,7 +107,7 @@ pub fn init(preloading: bool) {
     );
     int(
         c"xqueue.max_session_grace",
-        c"The longest time of grace that a role may give to a session.",
+        c"The longest grace period that a role may give to a session.",
         c"It does not bind superusers.",
         &MAX_SESSION_GRACE,
         (0, i32::MAX),

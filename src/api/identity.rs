@@ -155,7 +155,7 @@ fn open_until_end(grace: Option<Grace>) -> Result<Uuid> {
         session::leave(Part::Local);
     }
     let grace = grace.or_else(Grace::by_default).ok_or_else(|| {
-        Error::invalid("a session for one transaction needs a time of grace").hint(
+        Error::invalid("a session for one transaction needs a grace period").hint(
             "Give it, xqueue.identify(grace => '1 min', local => true), or set xqueue.session_grace.",
         )
     })?;
@@ -318,7 +318,7 @@ fn require_place(role: Oid, new: usize) -> Result<()> {
         PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
         format!("role \"{}\" may have no more than {limit} identified sessions", catalog::role_name(role)),
     )
-    .detail("A session ends when its last connection has been gone for its time of grace.")
+    .detail("A session ends when its last connection has been gone for its grace period.")
     .hint(
         "Join sessions that are there, see xqueue.sessions, or let them end by xqueue.identify(uuid, grace => '0'). \
          A superuser can change the setting xqueue.max_sessions_per_role.",
@@ -345,7 +345,7 @@ fn unknown(uuid: Uuid) -> Error {
         PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
         format!("session {} does not exist, or not any more", types::uuid_text(uuid)),
     )
-    .hint("A session ends with its last connection, or its time of grace later; its tasks are ready again. xqueue.identify(grace => '1 min') opens one that lasts.")
+    .hint("A session ends with its last connection, or its grace period later; its tasks are ready again. xqueue.identify(grace => '1 min') opens one that lasts.")
 }
 
 /// Returns the rows of view `xqueue.sessions`.

@@ -1,4 +1,4 @@
-//! Identified sessions: connections share a session, and it outlives them for exactly its time of grace.
+//! Identified sessions: connections share a session, and it outlives them for exactly its grace period.
 
 mod transactions;
 
@@ -7,7 +7,7 @@ use xqueue_tests::*;
 
 const UNKNOWN: &str = "does not exist, or not any more";
 
-/// Opens a session with this time of grace.
+/// Opens a session with this grace period.
 fn open(c: &mut Client, grace: &str) -> String {
     let sql = "SELECT xqueue.identify(grace => $1::text::interval)::text";
     scalar(c, sql, &[&grace])
@@ -36,16 +36,16 @@ fn is_taken(c: &mut Client, queue: &str, id: i64) -> bool {
     status(c, queue, id).as_deref() == Some("T")
 }
 
-/// Ends a connection, and waits until its session's time of grace has begun.
+/// Ends a connection, and waits until its session's grace period has begun.
 fn leave(q: &mut Queue, c: Client, session: &str) {
     wait_until("the worker knows of the connection", || is_attached(&mut q.admin, session));
     drop(c);
-    wait_until("the time of grace has begun", || {
+    wait_until("the grace period has begun", || {
         shown(&mut q.admin, session).is_none_or(|s| s["lease"] != "infinity")
     });
 }
 
-/// Creates a queue with one task, taken by a session with this time of grace.
+/// Creates a queue with one task, taken by a session with this grace period.
 fn taken_with(grace: &str) -> (Queue, Client, String, i64) {
     let q = Queue::new("session");
     let mut c = q.client();
@@ -104,7 +104,7 @@ fn unknown_and_malformed_sessions_are_refused() {
     assert_eq!(identity(&mut c), mine);
 }
 
-/// Without a time of grace, a session lives as long as at least one connection is in it.
+/// Without a grace period, a session lives as long as at least one connection is in it.
 #[test]
 fn connections_share_a_session_while_one_is_there() {
     let mut q = Queue::new("session");
@@ -193,7 +193,7 @@ fn the_setting_gives_a_time_of_grace_to_each_identified_session() {
     assert!(is_taken(&mut q.admin, &q.name, ids[0]));
 }
 
-/// Each connection in a session can change its time of grace.
+/// Each connection in a session can change its grace period.
 #[test]
 fn another_time_of_grace() {
     let (mut q, mut c, session, _) = taken_with("1 hour");
@@ -287,7 +287,7 @@ fn a_failure_to_join_another() {
     assert_eq!(ack(&mut c, &q.name, id).len(), 1);
 }
 
-/// Two connections that set a time of grace wait neither for each other nor for the worker, and the worker does not
+/// Two connections that set a grace period wait neither for each other nor for the worker, and the worker does not
 /// wait for them.
 #[test]
 fn giving_grace_side_by_side() {

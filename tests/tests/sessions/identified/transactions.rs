@@ -107,7 +107,7 @@ fn opened_for_one_transaction_again_after_a_savepoint() {
     assert_eq!(ack(&mut c, &q.name, id).len(), 1);
 }
 
-/// A transaction that outlasts the time of grace keeps its session, and the grace begins when the transaction ends.
+/// A transaction that outlasts the grace period keeps its session, and the grace begins when the transaction ends.
 #[test]
 fn a_transaction_longer_than_the_grace() {
     let mut q = Queue::new("session");
