@@ -214,13 +214,13 @@ impl<T: Zeroed + 'static, L: Lock> Guarded<T, L> {
 
     pub fn get_mut<'held>(&self, held: &'held mut HeldLock<L>) -> &'held mut [T] {
         // SAFETY: the lock is borrowed mutably, so no other reference to the guarded area exists.
-        unsafe { self.beside(held) }
+        unsafe { self.under(held) }
     }
 
     /// # Safety
     /// While the lock is held, no other reference to this area exists; references to other areas can exist.
     #[allow(clippy::mut_from_ref, reason = "the caller sees to it that it is the only one")]
-    pub unsafe fn beside<'held>(&self, held: &'held HeldLock<L>) -> &'held mut [T] {
+    pub unsafe fn under<'held>(&self, held: &'held HeldLock<L>) -> &'held mut [T] {
         let _ = held;
         // SAFETY: by the contract of `attach`; the lock is held, and by this function's contract no other reference
         // exists.

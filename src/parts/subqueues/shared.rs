@@ -54,10 +54,10 @@ fn with<T>(work: impl FnOnce(&mut Pool) -> T) -> T {
     // SAFETY: these are the only references, to four areas.
     let mut pool = unsafe {
         Pool {
-            header: &mut HEADER.beside(&held)[0],
-            rings: RINGS.beside(&held),
-            entries: ENTRIES.beside(&held),
-            buckets: BUCKETS.beside(&held),
+            header: &mut HEADER.under(&held)[0],
+            rings: RINGS.under(&held),
+            entries: ENTRIES.under(&held),
+            buckets: BUCKETS.under(&held),
             reserve: reserve(),
         }
     };
