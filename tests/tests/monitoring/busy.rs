@@ -50,6 +50,7 @@ fn locks(q: &mut Queue) -> Vec<(String, bool)> {
         ("LOCK TABLE {q} IN ACCESS EXCLUSIVE MODE".to_string(), true),
         ("ALTER TABLE {q} ALTER id SET DEFAULT 1".to_string(), true),
         ("ALTER SEQUENCE {q}_id_seq RESTART WITH 100".to_string(), false),
+        ("SELECT xqueue.check('{q}')".to_string(), false),
     ]);
     locks
 }
