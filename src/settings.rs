@@ -27,6 +27,8 @@ static WORKER_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(1000);
 static MAX_JOB_WORKERS: GucSetting<i32> = GucSetting::<i32>::new(2);
 /// A grace period by default would delay the tasks of consumers that are gone.
 static SESSION_GRACE: GucSetting<i32> = GucSetting::<i32>::new(0);
+/// In seconds. By Linux's defaults, the tasks of a vanished host would be taken for more than two hours.
+static CONSUMER_KEEPALIVE: GucSetting<i32> = GucSetting::<i32>::new(30);
 /// In seconds. Tasks held by a session without a connection are not available to others.
 static MAX_SESSION_GRACE: GucSetting<i32> = GucSetting::<i32>::new(30 * 86_400);
 /// Opening a session needs no privilege on a table, and each session costs rows and the worker's time.
@@ -104,6 +106,15 @@ pub fn init(preloading: bool) {
         (0, i32::MAX),
         GucContext::Userset,
         GucFlags::UNIT_MS,
+    );
+    int(
+        c"xqueue.consumer_keepalive",
+        c"How long the connection of a consumer is silent before TCP keepalive checks it.",
+        c"A session that begins to take tasks sets tcp_keepalives_* and tcp_user_timeout by it, unless they are set. Zero: it sets none.",
+        &CONSUMER_KEEPALIVE,
+        (0, 30_000),
+        GucContext::Userset,
+        GucFlags::UNIT_S,
     );
     int(
         c"xqueue.max_session_grace",
@@ -237,6 +248,11 @@ pub fn max_job_workers() -> usize {
 /// Returns how long an identified session survives without a connection, unless it has its own grace period.
 pub fn session_grace() -> Duration {
     milliseconds(&SESSION_GRACE)
+}
+
+/// Returns after how many seconds of silence a consumer's connection is checked; 0 leaves that to the server.
+pub fn consumer_keepalive() -> u32 {
+    CONSUMER_KEEPALIVE.get().max(0) as u32
 }
 
 pub fn max_session_grace() -> Duration {

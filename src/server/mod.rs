@@ -22,6 +22,7 @@ mod index_scan;
 pub mod injection;
 pub mod json_cast;
 pub mod jsonb;
+pub mod keepalive;
 pub mod latch;
 pub mod memory;
 pub mod nesting;

@@ -80,6 +80,14 @@ impl Cluster {
         server_command("sh").args(["-c", append, "sh", settings, &file]).succeed();
     }
 
+    /// Lets hosts with these addresses connect.
+    pub fn allow_hosts(&self, addresses: &str) {
+        let append = "echo \"host all all $1 trust\" >>\"$2\"";
+        let file = format!("{}/pg_hba.conf", self.data());
+        server_command("sh").args(["-c", append, "sh", addresses, &file]).succeed();
+        self.pg_ctl(&["reload"]).succeed();
+    }
+
     /// Starts a standby that follows this server.
     pub fn standby(&self) -> Cluster {
         let parent = self.folder.parent().unwrap_or(Path::new("/tmp"));

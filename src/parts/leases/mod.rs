@@ -5,6 +5,7 @@ pub mod departed;
 #[allow(unsafe_code, reason = "shared memory")]
 pub mod epoch;
 pub mod held;
+mod keepalive;
 pub mod session;
 #[allow(unsafe_code, reason = "shared memory")]
 pub mod sessions;

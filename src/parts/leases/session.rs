@@ -5,8 +5,8 @@
 //! until the end of its transaction.
 
 use crate::error::{Error, Result};
-use crate::parts::leases::held;
 use crate::parts::leases::sessions::{self, Part};
+use crate::parts::leases::{held, keepalive};
 use crate::parts::schedule::requests;
 use crate::server::types::{self, Uuid};
 use crate::server::user::{self, Rights};
@@ -270,6 +270,7 @@ fn uuid_of(pid: i32, random: [u8; 16]) -> Uuid {
 fn watch_exit() {
     if !EXIT_WATCHED.replace(true) {
         callbacks::at_exit(ended, 0);
+        keepalive::begin();
     }
 }
 

@@ -4,6 +4,7 @@ mod connections200;
 mod connections_lost;
 mod held;
 mod identified;
+mod keepalive;
 mod many_sessions;
 mod ownership;
 mod pgbouncer;
