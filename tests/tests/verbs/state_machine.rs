@@ -7,6 +7,7 @@
 mod chance;
 mod crowd;
 mod features;
+mod late;
 mod machine;
 mod model;
 mod operation;

@@ -9,6 +9,7 @@ use xqueue_tests::*;
 
 use super::chance::{Chooser, Step};
 use super::features::Features;
+use super::late::Late;
 use super::model::{Key, LOCKED, Model, Task};
 use super::operation::Operation;
 use super::shape::Shape;
@@ -34,6 +35,7 @@ pub struct Machine {
     /// The name of each session in the column owner.
     sessions: Vec<String>,
     next_key: Key,
+    late: Late,
     log: Vec<String>,
 }
 
@@ -50,6 +52,7 @@ impl Machine {
             connections: vec![],
             sessions: vec![],
             next_key: 0,
+            late: Late::new(connections),
             log: vec![],
         };
         for _ in 0..connections {
@@ -84,6 +87,8 @@ impl Machine {
         self.compare();
         if self.model.in_transaction(at) {
             self.compare_view(at);
+        } else {
+            self.late.end(at, true);
         }
     }
 
@@ -120,6 +125,7 @@ impl Machine {
             Step::RollBackTo => {
                 self.run(at, &format!("ROLLBACK TO s{savepoint}"));
                 self.model.roll_back_to(at);
+                self.late.end(at, false);
             }
             _ => {
                 self.run(at, &format!("RELEASE s{savepoint}"));
@@ -147,6 +153,7 @@ impl Machine {
             // The worker can hold a lock on the table for a moment.
             self.connections[at].client.batch_execute("SET lock_timeout = 0").expect("a setting");
         }
+        self.late.begin(at, &operation);
         let found = self.ask(at, &sql, &operation);
         let same = match (&expected, &found) {
             (Ok(keys), Ok(found)) => same_tasks(&operation, keys, found),
@@ -158,6 +165,9 @@ impl Machine {
         };
         if !same {
             self.fail(&format!("expected {expected:?}, got {found:?}"));
+        }
+        if expected.is_ok() {
+            self.late.done(at, &operation);
         }
         self.shape.becomes(&self.model.features);
         if expected.is_err() && self.model.in_transaction(at) {
