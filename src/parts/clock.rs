@@ -10,7 +10,8 @@
 //! 1. Two processes add a sample at the same time: the second one adds none.
 //! 2. A reader reads while a sample is added: there are two copies, and the writer changes the one not in use. A writer
 //!    that is suspended halfway delays no reader.
-//! 3. The copy that a reader uses changes because a sample is complete: `version` has risen, and the reader tries again.
+//! 3. The copy that a reader uses changes because a sample is complete: `version` has risen, and the reader tries
+//!    again.
 //! 4. The clock is set back: all samples are discarded.
 
 use crate::server::shared_memory::{Shared, Zeroed};

@@ -40,7 +40,7 @@ pub struct SharedQueue {
     pub(in crate::parts) rings: States,
     pub(in crate::parts) waiters: WaitQueue,
     pub leases: Leases,
-    pub capacity: Capacity,
+    pub(in crate::parts) capacity: Capacity,
     pub schedule: Schedule,
     pub shown: shown::State,
 }

@@ -6,8 +6,8 @@
 //!
 //! - The row was inserted or changed by the same transaction. A check of the row that is still put off tests only its
 //!   newest version, so a statement has to put off the check of each new version.
-//! - A reference of several columns is MATCH FULL, not valid, and only some of its columns are null. A statement refuses
-//!   to update such a row; the direct path updates it.
+//! - A reference of several columns is MATCH FULL, not valid, and only some of its columns are null. A statement
+//!   refuses to update such a row; the direct path updates it.
 
 use crate::queue::{Queue, triggers};
 use crate::server::index;
@@ -72,8 +72,8 @@ impl Queue {
         self.fires.second_update && row.writer().is_some_and(xact::is_own)
     }
 
-    /// Returns whether one of the worker's changes fires something. The worker deletes tasks only if a feature ends them
-    /// at a time, and it never updates a row that its transaction has inserted.
+    /// Returns whether one of the worker's changes fires something. The worker deletes tasks only if a feature ends
+    /// them at a time, and it never updates a row that its transaction has inserted.
     pub fn fires_in_worker(&self) -> bool {
         let deletes = self.features().expires() || self.features().zombies();
         self.fires.update || deletes && self.fires.delete

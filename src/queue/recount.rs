@@ -36,7 +36,8 @@ pub enum Purpose {
 /// The reason why a recount has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// The queue no longer exists, a session waits for a lock that the recount holds, or the counters are being renewed.
+    /// The queue no longer exists, a session waits for a lock that the recount holds, or the counters are being
+    /// renewed.
     InTheWay,
     /// Reading one of the rows would take long.
     TooLong,

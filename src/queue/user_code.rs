@@ -1,5 +1,5 @@
-//! Decides whether a change of a task by the worker runs code of its table's owner. Such code can run for any time and ignore
-//! cancellation.
+//! Decides whether a change of a task by the worker runs code of its table's owner. Such code can run for any time and
+//! ignore cancellation.
 
 use crate::queue::Queue;
 use crate::server::relation::{ColumnType, Lock, Relation};
@@ -8,9 +8,9 @@ use crate::settings;
 
 impl Queue {
     /// Returns whether a change of a task by the worker can run more than the extension's triggers and cheap
-    /// expressions ([`crate::server::expression`]). It can if it fires something of a user's, if the table has policies,
-    /// or if checks, indexes, generated columns or types call functions of users. Defaults do not count, because a
-    /// change makes no new row. Returns true in doubt, and if the direct path is off.
+    /// expressions ([`crate::server::expression`]). It can if it fires something of a user's, if the table has
+    /// policies, or if checks, indexes, generated columns or types call functions of users. Defaults do not count,
+    /// because a change makes no new row. Returns true in doubt, and if the direct path is off.
     ///
     /// The caller holds a lock on the table that keeps others from adding such things.
     pub fn runs_user_code(&self) -> bool {

@@ -269,7 +269,7 @@ fn hand_over_reservations() {
     CHANGES.with_borrow(|stack| {
         stack.for_each(|slot, delta| {
             if let Some(mut queue) = slot::lock(slot) {
-                queue.capacity.keep_for_prepared(delta.capacity.reserved);
+                queue.room().keep_for_prepared(delta.capacity.reserved);
                 if delta.table.given_away {
                     queue.table.prepare_next_owner();
                 }

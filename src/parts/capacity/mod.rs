@@ -51,6 +51,12 @@ impl Room<'_> {
         }
     }
 
+    /// Moves a reservation to a transaction that has been prepared.
+    pub fn keep_for_prepared(&mut self, tasks: i64) {
+        self.slot.capacity.reserved -= tasks;
+        self.slot.capacity.prepared += tasks;
+    }
+
     /// Sets the capacity. Producers that wait for more room than the capacity are woken to find out.
     pub(in crate::parts) fn set_capacity(&mut self, capacity: Option<i64>) {
         self.slot.capacity.capacity = capacity;

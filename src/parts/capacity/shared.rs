@@ -91,12 +91,6 @@ impl Capacity {
         self.counted = false;
     }
 
-    /// Moves a reservation to a transaction that has been prepared.
-    pub fn keep_for_prepared(&mut self, tasks: i64) {
-        self.reserved -= tasks;
-        self.prepared += tasks;
-    }
-
     pub(in crate::parts) fn prepared(&self) -> i64 {
         self.prepared
     }

@@ -47,8 +47,8 @@ impl Shared {
         }
     }
 
-    /// Applies the changes of a committed transaction, except those of tubes. `is_counted`: the recount in progress sees
-    /// the transaction.
+    /// Applies the changes of a committed transaction, except those of tubes. `is_counted`: the recount in progress
+    /// sees the transaction.
     pub(super) fn commit(&mut self, now: i64, change: &CounterChange, is_counted: bool) {
         if change.replaces {
             self.tasks = Tasks::default();

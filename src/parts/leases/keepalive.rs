@@ -1,6 +1,6 @@
 //! Notices consumers whose host or network has vanished: no message of theirs reaches the server.
 
-use crate::server::{keepalive, process};
+use crate::server::{process, setting};
 use crate::settings;
 
 /// Number of probes without an answer that end the connection.
@@ -14,9 +14,9 @@ pub fn begin() {
         return;
     }
     let interval = (idle / (2 * PROBES)).max(1);
-    keepalive::set_default(c"tcp_keepalives_idle", idle);
-    keepalive::set_default(c"tcp_keepalives_interval", interval);
-    keepalive::set_default(c"tcp_keepalives_count", PROBES);
+    setting::set_default(c"tcp_keepalives_idle", idle);
+    setting::set_default(c"tcp_keepalives_interval", interval);
+    setting::set_default(c"tcp_keepalives_count", PROBES);
     // In milliseconds. Keepalive sends no probes while data is unacknowledged.
-    keepalive::set_default(c"tcp_user_timeout", (idle + PROBES * interval) * 1000);
+    setting::set_default(c"tcp_user_timeout", (idle + PROBES * interval) * 1000);
 }

@@ -21,7 +21,7 @@ thread_local! {
     static LOCAL: Cell<Option<Local>> = const { Cell::new(None) };
     /// A session was opened or joined. The worker is woken at the end of the transaction, when it can see the change.
     static CHANGED: Cell<bool> = const { Cell::new(false) };
-    static EXIT_WATCHED: Cell<bool> = const { Cell::new(false) };
+    static IS_PREPARED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A session that this connection is allowed to act for.
@@ -166,7 +166,7 @@ fn open_own(role: Oid) -> Result<Session> {
         .hint("Triggers that it runs may put tasks; take, ack and release them on a connection."));
     }
     let session = Session { uuid: new_uuid(), role, checked: role };
-    watch_exit();
+    prepare();
     sessions::attach(Part::Own, session.uuid, role.into(), false);
     OWN.set(Some(session));
     Ok(session)
@@ -175,7 +175,7 @@ fn open_own(role: Oid) -> Result<Session> {
 /// Joins an identified session of a role that the current role is a member of, permanently or until the end of the
 /// transaction. The session joined before as the same `part` is left.
 pub fn join(part: Part, uuid: Uuid, role: Oid) {
-    watch_exit();
+    prepare();
     if joined(part) == Some(uuid) {
         return;
     }
@@ -197,7 +197,7 @@ pub fn set_renewal(instant: i64) {
 /// Attaches this connection to a session before checking whether the connection is allowed to join it, so that the
 /// session does not end in between.
 pub fn propose(uuid: Uuid) {
-    watch_exit();
+    prepare();
     sessions::attach(Part::Candidate, uuid, user::outer().into(), true);
 }
 
@@ -267,8 +267,9 @@ fn uuid_of(pid: i32, random: [u8; 16]) -> Uuid {
     uuid
 }
 
-fn watch_exit() {
-    if !EXIT_WATCHED.replace(true) {
+/// Prepares this process, once, for acting for a session.
+fn prepare() {
+    if !IS_PREPARED.replace(true) {
         callbacks::at_exit(ended, 0);
         keepalive::begin();
     }

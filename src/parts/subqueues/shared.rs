@@ -229,7 +229,8 @@ pub fn give_back(id: SlotId, subqueue: u64, to: Back) -> bool {
     with(|pool| pool.give_back(id, subqueue, to))
 }
 
-/// Puts a sub-queue that has a task to take into the ring, unless it is known already. No task of it has a lesser level.
+/// Puts a sub-queue that has a task to take into the ring, unless it is known already. No task of it has a lesser
+/// level.
 pub fn offer(id: SlotId, subqueue: u64, level: Level) -> Offered {
     with(|pool| pool.offer(id, subqueue, level))
 }

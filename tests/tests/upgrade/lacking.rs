@@ -80,8 +80,8 @@ fn triggers_disabled_and_enabled_again() {
     q.assert_tasks(&[("ready", 2)]);
 }
 
-/// The worker does not wait for transactions that write. It tries again within milliseconds, not after the pause of five
-/// seconds for queues that lack a trigger.
+/// The worker does not wait for transactions that write. It tries again within milliseconds, not after the pause of
+/// five seconds for queues that lack a trigger.
 #[test]
 fn triggers_enabled_again_while_others_write() {
     // Other tests could keep the worker busy for as long as that pause.

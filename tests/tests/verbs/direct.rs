@@ -297,7 +297,8 @@ fn rows_that_are_older_than_a_column() {
     }
 }
 
-/// With a user's trigger for all changes of the table, all calls use statements, and triggers count: the results are equal.
+/// With a user's trigger for all changes of the table, all calls use statements, and triggers count: the results are
+/// equal.
 #[test]
 fn statements_do_the_same() {
     let features = json!({"features": {

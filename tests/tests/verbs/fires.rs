@@ -185,8 +185,8 @@ fn a_foreign_key_is_enforced() {
     drop_all(&mut q);
 }
 
-/// Each change of a row replaces the version that a deferred check was queued for, and the server then skips that check.
-/// A take by a statement queues it again.
+/// Each change of a row replaces the version that a deferred check was queued for, and the server then skips that
+/// check. A take by a statement queues it again.
 #[test]
 fn a_deferred_check_follows_a_task_that_its_transaction_takes() {
     for options in ["DEFERRABLE INITIALLY DEFERRED", "DEFERRABLE"] {

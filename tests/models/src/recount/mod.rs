@@ -4,9 +4,9 @@
 //! changed in the COMMIT callback of each transaction, by its own changes. A recount corrects them without blocking a
 //! writer:
 //!
-//! 1. Under the queue's lock it takes a snapshot and sets `since` to 0. A transaction that the snapshot sees has possibly
-//!    not reached its callback yet. So a transaction publishes its xid before it becomes visible, and the recount marks
-//!    the processes of the published transactions that its snapshot sees.
+//! 1. Under the queue's lock it takes a snapshot and sets `since` to 0. A transaction that the snapshot sees has
+//!    possibly not reached its callback yet. So a transaction publishes its xid before it becomes visible, and the
+//!    recount marks the processes of the published transactions that its snapshot sees.
 //! 2. It counts the tasks that the snapshot sees. Each COMMIT callback meanwhile adds its change to the counters, and
 //!    also to `since`, unless the process is marked and the xid is below the snapshot's.
 //! 3. The callback of a marked process would change the counters after the recount has set them. The recount waits

@@ -1,5 +1,5 @@
-//! Random tables with triggers and foreign keys, and random calls in transactions: one session uses the direct path, the
-//! other one only statements. Results, errors, tasks, and the calls of triggers are equal.
+//! Random tables with triggers and foreign keys, and random calls in transactions: one session uses the direct path,
+//! the other one only statements. Results, errors, tasks, and the calls of triggers are equal.
 
 use postgres::SimpleQueryMessage;
 use rand::rngs::StdRng;

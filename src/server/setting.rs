@@ -1,10 +1,10 @@
-//! TCP keepalive of this process's client connection.
+//! Settings of the server in this session.
 
 use pgrx::pg_sys;
 use std::ffi::{CStr, CString};
 
 /// Sets a setting of this session, unless the configuration, the database, the role, the client or the user has set it.
-/// A value that the operating system refuses is only logged.
+/// A refused value is only logged.
 pub fn set_default(name: &CStr, value: u32) {
     let Ok(value) = CString::new(value.to_string()) else { return };
     // SAFETY: both are strings. This level reports a refused value without an error. The source ranks below all others
