@@ -1,7 +1,7 @@
 //! Whether counters are exact. They are not exact while a prepared transaction might have changed the table, while a
 //! recount is pending, or while triggers do not report every change.
 
-use crate::parts::counters::recount::Need;
+use crate::parts::counters::shared::Need;
 use crate::parts::slot::QueueGuard;
 use xqueue_core::change::Counts;
 use xqueue_core::transaction::CounterChange;

@@ -16,6 +16,7 @@
 //! 5. A prepared transaction ends unnoticed: the counters are not exact, and another recount is requested.
 //! 6. The process ends during its recount: the recount is still needed.
 
+use crate::parts::counters::shared::Need;
 use crate::parts::leases::sessions;
 use crate::parts::slot::QueueGuard;
 use crate::server::process;
@@ -26,27 +27,6 @@ use xqueue_core::change::Counts;
 use xqueue_core::status::Tasks;
 use xqueue_core::transaction::counters::add;
 
-/// A queue's newest recount, under the queue's lock.
-#[repr(C)]
-pub struct Recount {
-    /// Whether the counters have to be set by a recount.
-    pub(super) need: Need,
-    number: u32,
-    /// No transaction with this xid or a later one had ended when the snapshot was taken.
-    xmax: u32,
-    /// Changes that were committed after the snapshot was taken.
-    since: Tasks,
-}
-
-#[repr(u8)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
-    None,
-    Requested,
-    /// A recount has begun since the last request.
-    Counting,
-}
-
 /// For each queue, one bit per process: set if the recount's snapshot sees a transaction of that process whose callback
 /// had not run yet. Guarded by the queue's lock.
 pub(in crate::parts) static AHEAD: Area<AtomicU64> = Area::new();
@@ -54,21 +34,6 @@ pub(in crate::parts) static AHEAD: Area<AtomicU64> = Area::new();
 /// Returns the length of [`AHEAD`] for each queue.
 pub(in crate::parts) fn words() -> usize {
     process::limit().div_ceil(u64::BITS as usize)
-}
-
-impl Recount {
-    pub(super) const REQUESTED: Recount =
-        Recount { need: Need::Requested, number: 0, xmax: 0, since: [0; _] };
-
-    /// Discards the recount in progress, because the counters have been replaced.
-    pub(super) fn discard(&mut self) {
-        self.number = self.number.wrapping_add(1);
-    }
-
-    /// Adds the tasks of a committed transaction that the snapshot does not see.
-    pub(super) fn add(&mut self, tasks: &Tasks) {
-        add(&mut self.since, tasks);
-    }
 }
 
 impl QueueGuard {

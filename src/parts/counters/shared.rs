@@ -1,6 +1,5 @@
 //! Counters of a queue in shared memory, under the queue's lock.
 
-use crate::parts::counters::recount::Recount;
 use xqueue_core::change::{Calls, Transitions};
 use xqueue_core::counters::rates::Rates;
 use xqueue_core::histogram::Histogram;
@@ -26,6 +25,27 @@ pub struct Shared {
     pub(super) recount: Recount,
     /// A process waits for the recount: the worker counts this queue before others.
     pub(super) awaited: bool,
+}
+
+/// A queue's newest recount, under the queue's lock.
+#[repr(C)]
+pub struct Recount {
+    /// Whether the counters have to be set by a recount.
+    pub(super) need: Need,
+    pub(super) number: u32,
+    /// No transaction with this xid or a later one had ended when the snapshot was taken.
+    pub(super) xmax: u32,
+    /// Changes that were committed after the snapshot was taken.
+    pub(super) since: Tasks,
+}
+
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    None,
+    Requested,
+    /// A recount has begun since the last request.
+    Counting,
 }
 
 impl Shared {
@@ -63,5 +83,20 @@ impl Shared {
         self.waits.absorb(&change.waits);
         self.works.absorb(&change.works);
         self.rates.add(now, change.flow());
+    }
+}
+
+impl Recount {
+    pub(super) const REQUESTED: Recount =
+        Recount { need: Need::Requested, number: 0, xmax: 0, since: [0; _] };
+
+    /// Discards the recount in progress, because the counters have been replaced.
+    pub(super) fn discard(&mut self) {
+        self.number = self.number.wrapping_add(1);
+    }
+
+    /// Adds the tasks of a committed transaction that the snapshot does not see.
+    pub(super) fn add(&mut self, tasks: &Tasks) {
+        add(&mut self.since, tasks);
     }
 }
