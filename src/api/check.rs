@@ -313,8 +313,8 @@ fn differences(counters: &Tasks, counted: &Tasks, of: &str) -> Vec<String> {
 /// include the changes of the open transaction, because the count sees them.
 fn compare(queue: &Queue) -> Option<(Counts, Counts)> {
     let pending = transaction::pending(queue.slot);
-    let Counted { counts, slot } = recount::count(queue, Purpose::Check).ok()?;
-    let statistics = slot.statistics();
+    let Counted { counts, mut slot } = recount::count(queue, Purpose::Check).ok()?;
+    let statistics = slot.counters().statistics();
     let mut expected = Counts::default();
     if !pending.counters.replaces {
         expected.tasks = statistics.counters.tasks;

@@ -162,7 +162,7 @@ fn drop_impl(call: &Call) -> Result<Option<Value<'_>>> {
     require_owner(target.table)?;
     let queue = target.open(Lock::AccessExclusive)?;
     let taken: i64 = census::holders(&queue)?.values().sum();
-    let waiting = slot::lock(queue.slot).map(|slot| slot.statistics());
+    let waiting = slot::lock(queue.slot).map(|mut slot| slot.counters().statistics());
     let (consumers, producers) =
         waiting.map_or((0, 0), |slot| (slot.counters.consumers, slot.counters.producers));
     if taken > 0 || consumers > 0 || producers > 0 {

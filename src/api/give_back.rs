@@ -17,6 +17,7 @@ use std::rc::Rc;
 use xqueue_core::change::Call as Kind;
 use xqueue_core::form::Form;
 use xqueue_core::statement::{Change, Parameter};
+use xqueue_core::status::Status;
 use xqueue_core::transaction::Delta;
 
 sql_functions! {
@@ -61,7 +62,7 @@ fn give_back_all_impl(_: &Call) -> Result<Option<Value<'_>>> {
 /// Returns whether a queue can have taken tasks, from committed transactions or from this one.
 fn may_hold(table: Oid) -> bool {
     let Some(id) = slot::find(process::database().into(), table.into()) else { return true };
-    let has_taken = slot::lock(id).is_none_or(|slot| slot.has_taken());
+    let has_taken = slot::lock(id).is_none_or(|slot| slot.counters.may_have(Status::Taken));
     has_taken || transaction::pending(id) != Delta::default()
 }
 

@@ -103,7 +103,7 @@ fn described(histogram: &Histogram) -> Json {
 
 /// Returns the statistics of a queue, if the caller is allowed to monitor it.
 fn statistics_of(table: Oid) -> Option<Statistics> {
-    Some(slot::lock(shown_slot(table)?)?.statistics())
+    Some(slot::lock(shown_slot(table)?)?.counters().statistics())
 }
 
 /// Returns for how long the oldest task of a queue has been ready, in seconds; None if no task is.

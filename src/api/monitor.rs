@@ -56,7 +56,8 @@ fn stats_impl(call: &Call) -> Result<Option<Value<'_>>> {
     };
     recount::hasten(slot);
     // The registry is read only if it has additional information.
-    let is_listed = slot::lock(slot).is_some_and(|slot| slot.counts_tubes() || slot.table.pauses());
+    let is_listed =
+        slot::lock(slot).is_some_and(|slot| slot.counters.counts_tubes() || slot.table.pauses());
     let listed = match is_listed || xact::in_recovery() {
         true => listed(table)?,
         false => Listed::default(),
@@ -101,7 +102,7 @@ fn stats_reset_all_impl(_: &Call) -> Result<Option<Value<'_>>> {
 
 fn reset(slot: SlotId) {
     if let Some(mut slot) = slot::lock(slot) {
-        slot.reset_statistics();
+        slot.counters().reset_statistics();
     }
 }
 
@@ -122,7 +123,7 @@ fn call_counts_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
     let slot = shown_slot(call.require(arg::call_counts::queue)?);
-    let statistics = slot.and_then(slot::lock).map(|slot| slot.statistics());
+    let statistics = slot.and_then(slot::lock).map(|mut slot| slot.counters().statistics());
     for (call, tasks) in
         statistics.iter().flat_map(|statistics| by_call(&statistics.counters.calls))
     {
@@ -259,7 +260,7 @@ fn described(
     listed: Listed,
     of_worker: &Option<(String, i64)>,
 ) -> Option<Json> {
-    let statistics = slot::lock(slot)?.statistics();
+    let statistics = slot::lock(slot)?.counters().statistics();
     let calls =
         by_call(&statistics.counters.calls).map(|(call, tasks)| (call.to_string(), tasks.into()));
     let mut described = json!({

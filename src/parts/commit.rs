@@ -19,7 +19,7 @@ impl QueueGuard {
         let Delta { table, counters, marks, waiters, subqueues, leases: _, capacity, schedule } =
             delta;
         let forgets = table.redefined || counters.recount;
-        self.commit_counters(now, xid, counters);
+        self.counters().commit(now, xid, counters);
         if counters.replaces {
             self.marks().discard_rings();
             self.capacity.empty();
@@ -45,7 +45,7 @@ impl QueueGuard {
             self.schedule.lower_due(instant);
         }
         if counters.recount {
-            self.want_recount();
+            self.counters.request_recount();
             self.capacity.distrust();
         }
         if let Some(limit) = capacity.limit {

@@ -34,8 +34,8 @@ pub struct SharedQueue {
     pub database: u32,
     pub relation: u32,
     pub table: Table,
-    pub(in crate::parts) counters: Counters,
-    pub(in crate::parts) prepared: Prepared,
+    pub counters: Counters,
+    pub prepared: Prepared,
     pub(in crate::parts) marks: Whole,
     pub(in crate::parts) rings: States,
     pub(in crate::parts) waiters: WaitQueue,
@@ -209,7 +209,7 @@ pub fn of_job_worker(database: u32, owner: u32) -> Vec<(SlotId, u32)> {
 pub fn any_prepared(database: u32) -> bool {
     let directory = directory();
     let mut of_database = in_use(&directory).filter(|(_, of)| of.database == database);
-    of_database.any(|(id, _)| lock(id).is_some_and(|queue| queue.is_prepared()))
+    of_database.any(|(id, _)| lock(id).is_some_and(|queue| queue.prepared.is_possible()))
 }
 
 /// Returns the databases with a queue whose recorded age of ready tasks is outdated.

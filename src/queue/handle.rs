@@ -155,7 +155,7 @@ impl Queue {
         })?;
         requests::want_database_worker(database.into(), is_new);
         if let Some(mut slot) = slot::lock(slot) {
-            slot.note_counted_tubes(!counted_labels.is_empty());
+            slot.counters.note_counted_tubes(!counted_labels.is_empty());
             slot.table.note_pauses(paused_until.is_some());
             slot.table.set_has_subqueues(definition.options.features.has_subqueues());
         }

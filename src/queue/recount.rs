@@ -52,7 +52,9 @@ pub struct Counted {
 
 /// Asks the worker to recount this queue before others, if it needs a recount.
 pub fn hasten(slot: SlotId) {
-    let hastens = |mut slot: QueueGuard| slot.is_recount_requested() && slot.await_recount();
+    let hastens = |mut slot: QueueGuard| {
+        slot.counters.is_recount_requested() && slot.counters.await_recount()
+    };
     if slot::lock(slot).is_some_and(hastens) {
         requests::request(process::database().into(), |_| {});
     }
@@ -70,11 +72,11 @@ pub fn count(queue: &Queue, purpose: Purpose) -> Result<Counted, Stopped> {
     let may_begin = renews || transaction::pending(queue.slot).counters.replaces;
     let mut slot = slot::lock(queue.slot).ok_or(InTheWay)?;
     // A check must not replace a recount that renews the counters.
-    if !may_begin && !slot.is_exact() {
+    if !may_begin && !slot.counters.is_exact() {
         return Err(InTheWay);
     }
     let is_current = slot.table.redefinitions() == queue.redefinitions;
-    let (number, snapshot) = slot.begin_recount(latest, renews);
+    let (number, snapshot) = slot.counters().begin_recount(latest, renews);
     drop(slot);
     let snapshot = snapshot.register();
     injection::point(c"xqueue-recount-has-begun");
@@ -121,8 +123,8 @@ pub fn count(queue: &Queue, purpose: Purpose) -> Result<Counted, Stopped> {
         latch::wait(latch::Reason::Other, Some(Duration::from_millis(1)), false);
     }
     drop(snapshot);
-    let slot = slot::lock(queue.slot).ok_or(InTheWay)?;
-    let counts = slot.end_recount(number, counts).ok_or(InTheWay)?;
+    let mut slot = slot::lock(queue.slot).ok_or(InTheWay)?;
+    let counts = slot.counters().end_recount(number, counts).ok_or(InTheWay)?;
     Ok(Counted { counts, slot })
 }
 

@@ -132,7 +132,7 @@ fn commit(now: i64, slot: SlotId, delta: &Delta) {
     };
     let due = queue.schedule.due();
     queue.commit(now, xact::id_if_any(), delta);
-    let is_asked = queue.is_recount_requested() || delta.table.redefined;
+    let is_asked = queue.counters.is_recount_requested() || delta.table.redefined;
     let earlier = Some(queue.schedule.due()).filter(|new| *new < due);
     drop(queue);
     injection::point(c"xqueue-commit-has-woken");

@@ -15,7 +15,7 @@ pub fn note(tables: impl Iterator<Item = Oid>) {
     for table in tables {
         let Some(id) = slot::find(process::database().into(), table.into()) else { continue };
         let outdated = slot::lock(id).filter(|slot| slot.is_ready_since_outdated());
-        let Some(version) = outdated.map(|slot| slot.version()) else { continue };
+        let Some(version) = outdated.map(|slot| slot.counters.version()) else { continue };
         let look = || {
             if !relation::try_lock_whole(table, Lock::AccessShare) {
                 return None;

@@ -205,7 +205,7 @@ impl Definitions {
         });
         // Another transaction can have cleared this flag as a precaution, but the triggers are as before.
         if settled.is_some() && again.is_none() && queue::is_unchanged(table) {
-            found.and_then(|slot| slot::with(slot, |slot| slot.find_tracked(true)));
+            found.and_then(|slot| slot::with(slot, |slot| slot.counters.note_tracked(true)));
             return Outcome::Done(None);
         }
         let queue = queue::find(table).or_raise();
@@ -219,8 +219,8 @@ impl Definitions {
         let lack = queue.lack(is_copy);
         slot::with(queue.slot, |slot| {
             slot.shown.set_names([&self.name, &schema, &name]);
-            slot.set_tube_names(queue.definition.options.tubes_counted());
-            slot.find_tracked(queue.tracking.is_complete(is_copy));
+            slot.tubes().set_names(queue.definition.options.tubes_counted());
+            slot.counters.note_tracked(queue.tracking.is_complete(is_copy));
             slot.shown().set_lack(lack.as_deref().unwrap_or_default(), time::now());
         });
         let owner = Relation::open(queue.table, Lock::None).map(|relation| relation.owner());

@@ -20,6 +20,7 @@ use pgrx::pg_sys::Oid;
 use std::time::Duration;
 use xqueue_core::pause::Limits;
 use xqueue_core::slot_id::SlotId;
+use xqueue_core::status::Status;
 
 /// Retry pauses while a table is locked.
 pub const BUSY_PAUSES: Limits = (Duration::from_millis(1), Duration::from_millis(50));
@@ -214,6 +215,6 @@ fn pauses_after(failure: &Failure) -> Limits {
 pub fn may_have_taken(slot: SlotId) -> bool {
     // A take becomes visible before it is counted, because counting needs the slot's lock. If the task is given back in
     // between, the counters are too low for a moment.
-    slot::lock(slot).is_some_and(|slot| slot.has_taken())
+    slot::lock(slot).is_some_and(|slot| slot.counters.may_have(Status::Taken))
         || sessions::committing(|_| true).next().is_some()
 }

@@ -81,8 +81,9 @@ fn report() -> String {
 
 fn measured(slot: SlotId, now: i64) -> Option<Measured> {
     let mut slot = slot::lock(slot)?;
-    let (names, tubes) = (slot.shown.names(), slot.tube_names());
-    let (statistics, ready_since) = (slot.statistics(), slot.ready_since());
+    let (names, tubes) = (slot.shown.names(), slot.tubes().names());
+    let statistics = slot.counters().statistics();
+    let ready_since = statistics.ready_since;
     if ready_since.is_none() {
         // No task is ready: a task that becomes ready later must not inherit an older time.
         slot.shown.forget_ready_since();

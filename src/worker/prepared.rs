@@ -68,7 +68,7 @@ impl Prepared {
 }
 
 fn is_marked(slot: SlotId) -> bool {
-    slot::lock(slot).is_some_and(|slot| slot.is_prepared())
+    slot::lock(slot).is_some_and(|slot| slot.prepared.is_possible())
 }
 
 /// Settles the queues whose tables no prepared transaction has changed, and returns the others.

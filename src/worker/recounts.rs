@@ -67,7 +67,7 @@ impl Recounts {
             let is_due = left(queue).is_some_and(|left| left.is_zero());
             if is_due && !unsettled.contains(&table) {
                 let slot = slot::lock(queue.slot());
-                let is_awaited = slot.is_some_and(|slot| slot.is_recount_awaited());
+                let is_awaited = slot.is_some_and(|slot| slot.counters.is_recount_awaited());
                 let count = counts.entry(queue.owner).or_default();
                 *count += 1;
                 ranked.push((!is_awaited, *count, table));
@@ -98,7 +98,7 @@ impl Recounts {
 
 /// Returns the time until the queue's recount is due; None if it needs no recount.
 fn left(queue: &KnownQueue) -> Option<Duration> {
-    let slot = slot::lock(queue.slot()).filter(|slot| slot.needs_recount())?;
+    let slot = slot::lock(queue.slot()).filter(|slot| slot.counters.needs_recount())?;
     Some(slot.schedule.retry_left(Kind::Recount, time::now()))
 }
 
@@ -150,7 +150,7 @@ fn count(table: Oid, purpose: Purpose, most_pages: u32) -> Result<(), Stopped> {
     }
     let Some(queue) = queue::find(table).map_err(|_| Stopped::InTheWay)? else { return Ok(()) };
     let Counted { counts, mut slot, .. } = recount::count(&queue, purpose)?;
-    slot.set_counted(&counts);
+    slot.counters().set_counted(&counts);
     slot.waiters().nudge_for_counted();
     Ok(())
 }

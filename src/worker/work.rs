@@ -110,7 +110,7 @@ pub fn act_on_time(means: &Means, (now, since): (i64, i64), first: usize) -> Rep
 fn may_have_timed(queue: &Queue) -> bool {
     let is_timed = |status: Status| queue.features().expires() || queue.is_timed(status);
     slot::lock(queue.slot).is_none_or(|slot| {
-        Status::ALL.into_iter().any(|status| is_timed(status) && slot.may_have(status))
+        Status::ALL.into_iter().any(|status| is_timed(status) && slot.counters.may_have(status))
     })
 }
 

@@ -38,16 +38,25 @@ impl CountedTubes {
         names: [[0; _]; _],
     };
 
-    pub fn counters(&self) -> &[Tube; TUBES_COUNTED] {
-        &self.counters
-    }
-
-    pub fn names(&self) -> [Text<NAME_LENGTH>; TUBES_COUNTED] {
+    fn names(&self) -> [Text<NAME_LENGTH>; TUBES_COUNTED] {
         self.names.map(Text)
     }
 }
 
 impl OfTubes<'_> {
+    pub fn counters(&self) -> &[Tube; TUBES_COUNTED] {
+        &self.read().counters
+    }
+
+    /// Returns the names, truncated if too long.
+    pub fn names(&self) -> [Text<NAME_LENGTH>; TUBES_COUNTED] {
+        self.read().names()
+    }
+
+    fn read(&self) -> &CountedTubes {
+        if *self.are_there { self.counted } else { &CountedTubes::NONE }
+    }
+
     /// Returns the counters if the queue has such tubes.
     fn known(&mut self) -> &mut [Tube] {
         if *self.are_there { &mut self.counted.counters } else { &mut [] }

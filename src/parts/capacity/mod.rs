@@ -35,7 +35,7 @@ impl Room<'_> {
         let answer = match growth.replaces {
             true if room.fits(0, tasks) => Answer::Reserved,
             true => Answer::Full,
-            false => room.answer(self.slot.total(), tasks),
+            false => room.answer(self.slot.counters.total(), tasks),
         };
         if answer == Answer::Reserved {
             self.slot.capacity.reserved += tasks;
@@ -67,6 +67,6 @@ impl Room<'_> {
     /// Returns whether waiting producers can be granted room for `tasks` more.
     pub(in crate::parts) fn suffices(&self, tasks: i64) -> bool {
         self.slot.capacity.capacity.is_none()
-            || self.slot.capacity.answer(self.slot.total(), tasks) == Answer::Reserved
+            || self.slot.capacity.answer(self.slot.counters.total(), tasks) == Answer::Reserved
     }
 }

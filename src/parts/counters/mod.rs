@@ -7,21 +7,22 @@ pub mod statistics;
 
 use crate::parts::slot::QueueGuard;
 use crate::parts::subqueues;
+use xqueue_core::counters::tubes::OfTubes;
 use xqueue_core::status::Status;
 
+/// A queue's counters with the parts that depend on them.
+pub struct QueueCounters<'q> {
+    slot: &'q mut QueueGuard,
+}
+
 impl QueueGuard {
-    /// Notes whether tubes have statistics of their own.
-    pub fn note_counted_tubes(&mut self, counts_tubes: bool) {
-        self.counters.counts_tubes |= counts_tubes;
+    pub fn counters(&mut self) -> QueueCounters<'_> {
+        QueueCounters { slot: self }
     }
 
-    pub fn counts_tubes(&self) -> bool {
-        self.counters.counts_tubes
-    }
-
-    /// Returns the number of committed tasks.
-    pub(in crate::parts) fn total(&self) -> i64 {
-        self.counters.tasks.iter().sum()
+    /// Returns the tubes with statistics of their own.
+    pub fn tubes(&mut self) -> OfTubes<'_> {
+        OfTubes { are_there: &mut self.queue.counters.has_tubes, counted: self.apart.tubes }
     }
 
     /// Returns the known number of consumers that could take a task now.
@@ -34,15 +35,6 @@ impl QueueGuard {
                 self.counters.tasks[Status::Ready as usize].clamp(0, i64::from(u32::MAX)) as u32
             }
         }
-    }
-
-    pub fn has_taken(&self) -> bool {
-        self.may_have(Status::Taken)
-    }
-
-    /// Returns whether there can be committed tasks in a state.
-    pub fn may_have(&self, status: Status) -> bool {
-        !self.counters.exact || self.counters.tasks[status as usize] != 0
     }
 
     /// Returns whether there can be a task to take.

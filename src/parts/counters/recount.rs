@@ -16,9 +16,9 @@
 //! 5. A prepared transaction ends unnoticed: the counters are not exact, and another recount is requested.
 //! 6. The process ends during its recount: the recount is still needed.
 
+use crate::parts::counters::QueueCounters;
 use crate::parts::counters::shared::Need;
 use crate::parts::leases::sessions;
-use crate::parts::slot::QueueGuard;
 use crate::server::process;
 use crate::server::relation::{InProgress, LatestSnapshot, Snapshot, TakenSnapshot};
 use crate::server::shared_memory::Shared as Area;
@@ -36,7 +36,7 @@ pub(in crate::parts) fn words() -> usize {
     process::limit().div_ceil(u64::BITS as usize)
 }
 
-impl QueueGuard {
+impl QueueCounters<'_> {
     /// Begins a recount and takes its snapshot under the queue's lock. Returns the recount's number. `renews`: the
     /// counters will be set to the result.
     pub fn begin_recount(&mut self, latest: LatestSnapshot, renews: bool) -> (u32, TakenSnapshot) {
@@ -48,8 +48,8 @@ impl QueueGuard {
             let (word, bit) = bit_of(process);
             ahead[word].fetch_or(bit, Ordering::Relaxed);
         }
-        self.of_tubes().begin_recount();
-        let recount = &mut self.counters.recount;
+        self.slot.tubes().begin_recount();
+        let recount = &mut self.slot.counters.recount;
         recount.discard();
         (recount.xmax, recount.since) = (in_progress.xmax, Tasks::default());
         if renews {
@@ -60,24 +60,24 @@ impl QueueGuard {
 
     /// Returns the number of tasks as of now, if the recount's snapshot saw `counts`. Returns None if the recount has
     /// been replaced.
-    pub fn end_recount(&self, number: u32, mut counts: Counts) -> Option<Counts> {
-        let recount = &self.counters.recount;
-        add(&mut counts.tasks, &recount.since);
-        for (tasks, tube) in counts.tubes.iter_mut().zip(self.tubes().counters()) {
+    pub fn end_recount(&mut self, number: u32, mut counts: Counts) -> Option<Counts> {
+        let is_newest = number == self.slot.counters.recount.number;
+        add(&mut counts.tasks, &self.slot.counters.recount.since);
+        for (tasks, tube) in counts.tubes.iter_mut().zip(self.slot.tubes().counters()) {
             add(tasks, &tube.since);
         }
-        (number == recount.number).then_some(counts)
+        is_newest.then_some(counts)
     }
 
     /// Returns whether the recount's snapshot sees transaction `xid` of this process, which is committing.
     pub(super) fn is_counted(&self, xid: u32) -> bool {
         let (word, bit) = bit_of(process::index() as usize);
-        precedes(xid, self.counters.recount.xmax)
+        precedes(xid, self.slot.counters.recount.xmax)
             && self.ahead()[word].load(Ordering::Relaxed) & bit != 0
     }
 
     fn ahead(&self) -> &'static [AtomicU64] {
-        &AHEAD.get()[self.index() as usize * words()..][..words()]
+        &AHEAD.get()[self.slot.index() as usize * words()..][..words()]
     }
 }
 

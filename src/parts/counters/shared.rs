@@ -3,7 +3,7 @@
 use xqueue_core::change::{Calls, Transitions};
 use xqueue_core::counters::rates::Rates;
 use xqueue_core::histogram::Histogram;
-use xqueue_core::status::Tasks;
+use xqueue_core::status::{Status, Tasks};
 use xqueue_core::transaction::counters::{CounterChange, add, add_all};
 
 #[repr(C)]
@@ -65,6 +65,80 @@ impl Shared {
             recount: Recount::REQUESTED,
             awaited: false,
         }
+    }
+
+    /// Notes whether tubes have statistics of their own.
+    pub fn note_counted_tubes(&mut self, counts_tubes: bool) {
+        self.counts_tubes |= counts_tubes;
+    }
+
+    pub fn counts_tubes(&self) -> bool {
+        self.counts_tubes
+    }
+
+    /// Returns the number of committed tasks.
+    pub(in crate::parts) fn total(&self) -> i64 {
+        self.tasks.iter().sum()
+    }
+
+    /// Returns whether there can be committed tasks in a state.
+    pub fn may_have(&self, status: Status) -> bool {
+        !self.exact || self.tasks[status as usize] != 0
+    }
+
+    pub fn is_exact(&self) -> bool {
+        self.exact
+    }
+
+    /// Returns a number that differs after tasks have changed.
+    pub fn version(&self) -> i64 {
+        let changes: i64 = self.transitions.iter().flatten().sum();
+        // The emptying of a table counts no transitions.
+        changes.wrapping_shl(20).wrapping_add(self.tasks[Status::Ready as usize])
+    }
+
+    /// Requests a recount. A recount in progress possibly misses changes, so it does not fulfil the request.
+    pub(in crate::parts) fn request_recount(&mut self) {
+        (self.recount.need, self.exact) = (Need::Requested, false);
+    }
+
+    /// Returns whether a recount has been requested and none has ended since.
+    pub fn needs_recount(&self) -> bool {
+        self.recount.need != Need::None
+    }
+
+    /// Returns whether a recount has been requested and none has begun since.
+    pub fn is_recount_requested(&self) -> bool {
+        self.recount.need == Need::Requested
+    }
+
+    /// Notes that the caller waits for the recount. Returns true if the worker does not know this yet and has to be
+    /// notified.
+    pub fn await_recount(&mut self) -> bool {
+        !std::mem::replace(&mut self.awaited, true)
+    }
+
+    pub fn is_recount_awaited(&self) -> bool {
+        self.awaited
+    }
+
+    /// Notes whether triggers report every change. The caller holds a lock that keeps triggers from changing. If they
+    /// report every change now but did not before, a recount is requested for the earlier changes.
+    pub fn note_tracked(&mut self, tracked: bool) {
+        let is_news = tracked && !self.tracked;
+        self.tracked = tracked;
+        self.exact &= tracked;
+        if is_news {
+            self.request_recount();
+        }
+    }
+
+    /// Resets the counters of calls and transitions, and the histograms; the numbers of tasks stay.
+    pub(super) fn reset(&mut self) {
+        self.calls = Calls::default();
+        self.transitions = Transitions::default();
+        self.waits = Histogram::default();
+        self.works = Histogram::default();
     }
 
     /// Applies the changes of a committed transaction, except those of tubes. `is_counted`: the recount in progress

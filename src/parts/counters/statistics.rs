@@ -1,12 +1,12 @@
 //! The statistics of a queue for views and metrics: counters, names, the worker's last failure.
 
+use crate::parts::counters::QueueCounters;
 use crate::parts::slot::QueueGuard;
 use crate::server::time;
-use xqueue_core::change::{Calls, Transitions};
+use xqueue_core::change::Transitions;
 use xqueue_core::counters::rates::Flow;
-use xqueue_core::counters::shown::{ERROR_LENGTH, NAME_LENGTH, Shown, Text};
-use xqueue_core::counters::tubes::{CountedTubes, OfTubes, Tube};
-use xqueue_core::histogram::Histogram;
+use xqueue_core::counters::shown::{ERROR_LENGTH, Shown, Text};
+use xqueue_core::counters::tubes::Tube;
 use xqueue_core::metrics::{Counters, Measured};
 use xqueue_core::options::TUBES_COUNTED;
 use xqueue_core::status::Status;
@@ -24,6 +24,8 @@ pub struct Statistics {
     /// The queue's most important problem and the time at which it was found: the worker's last failure, else a skipped
     /// task, else an object that the table lacks.
     pub error: Option<(Text<ERROR_LENGTH>, i64)>,
+    /// Since when the oldest task had been ready at the last request for metrics; None if no task is ready now.
+    pub ready_since: Option<i64>,
 }
 
 impl Statistics {
@@ -41,70 +43,44 @@ impl Statistics {
     }
 }
 
-impl QueueGuard {
-    pub fn statistics(&self) -> Statistics {
+impl QueueCounters<'_> {
+    /// Returns a copy of the queue's statistics.
+    pub fn statistics(&mut self) -> Statistics {
+        let tubes = *self.slot.tubes().counters();
+        let slot = &*self.slot;
+        let is_ready = slot.counters.tasks[Status::Ready as usize] > 0;
         Statistics {
             counters: Counters {
-                tasks: self.counters.tasks,
-                calls: self.counters.calls,
-                waits: self.counters.waits,
-                works: self.counters.works,
-                consumers: self.waiters.consumers(),
-                producers: self.waiters.producers,
-                capacity: self.capacity.capacity,
-                exact: self.counters.exact,
+                tasks: slot.counters.tasks,
+                calls: slot.counters.calls,
+                waits: slot.counters.waits,
+                works: slot.counters.works,
+                consumers: slot.waiters.consumers(),
+                producers: slot.waiters.producers,
+                capacity: slot.capacity.capacity,
+                exact: slot.counters.exact,
             },
-            transitions: self.counters.transitions,
-            last_minute: self.counters.rates.of_last_minute(time::now()),
-            tubes: *self.tubes().counters(),
-            reserved: self.capacity.reserved + self.capacity.prepared(),
-            error: self.shown.problem(self.apart.problems, time::now()),
+            transitions: slot.counters.transitions,
+            last_minute: slot.counters.rates.of_last_minute(time::now()),
+            tubes,
+            reserved: slot.capacity.reserved + slot.capacity.prepared(),
+            error: slot.shown.problem(slot.apart.problems, time::now()),
+            ready_since: Some(slot.shown.ready_since).filter(|since| is_ready && *since != 0),
         }
     }
 
     /// Resets the counters of calls and transitions, and the histograms; the numbers of tasks stay.
     pub fn reset_statistics(&mut self) {
-        self.counters.calls = Calls::default();
-        self.counters.transitions = Transitions::default();
-        self.counters.waits = Histogram::default();
-        self.counters.works = Histogram::default();
-        self.of_tubes().reset_transitions();
+        self.slot.counters.reset();
+        self.slot.tubes().reset_transitions();
     }
+}
 
-    /// Returns the names of the tubes with statistics of their own, truncated if too long.
-    pub fn tube_names(&self) -> [Text<NAME_LENGTH>; TUBES_COUNTED] {
-        self.tubes().names()
-    }
-
-    pub(super) fn tubes(&self) -> &CountedTubes {
-        if self.counters.has_tubes { self.apart.tubes } else { &CountedTubes::NONE }
-    }
-
-    /// Returns the tubes with statistics of their own, for changing them.
-    pub(super) fn of_tubes(&mut self) -> OfTubes<'_> {
-        OfTubes { are_there: &mut self.queue.counters.has_tubes, counted: self.apart.tubes }
-    }
-
-    /// Returns since when the oldest task had been ready at the last request for metrics, unless no task is ready now.
-    pub fn ready_since(&self) -> Option<i64> {
-        let is_ready = self.counters.tasks[Status::Ready as usize] > 0;
-        Some(self.shown.ready_since).filter(|since| is_ready && *since != 0)
-    }
-
+impl QueueGuard {
     /// Returns whether there are ready tasks and the recorded age is outdated because tasks have changed since.
     pub fn is_ready_since_outdated(&self) -> bool {
-        self.has_ready() && (self.shown.ready_at != self.version() || !self.counters.tracked)
-    }
-
-    /// Returns a number that differs after tasks have changed.
-    pub fn version(&self) -> i64 {
-        let changes: i64 = self.counters.transitions.iter().flatten().sum();
-        // The emptying of a table counts no transitions.
-        changes.wrapping_shl(20).wrapping_add(self.counters.tasks[Status::Ready as usize])
-    }
-
-    pub fn set_tube_names(&mut self, tubes: &[String]) {
-        self.of_tubes().set_names(tubes);
+        let is_current = self.shown.ready_at == self.counters.version() && self.counters.tracked;
+        self.has_ready() && !is_current
     }
 
     /// Returns the names and problems that statistics show, for changing them.

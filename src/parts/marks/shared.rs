@@ -20,7 +20,7 @@ pub struct QueueMarks<'q> {
 
 impl QueueGuard {
     pub fn marks(&mut self) -> QueueMarks<'_> {
-        let is_prepared = self.is_prepared();
+        let is_prepared = self.prepared.is_possible();
         let candidates = self.apart.candidates.each_mut().map(|candidates| &mut **candidates);
         QueueMarks {
             marks: Marks::of(&mut self.queue.marks, self.apart.marks),

@@ -25,12 +25,6 @@ impl QueueGuard {
     pub fn prepared(&mut self) -> Prepared<'_> {
         Prepared { slot: self }
     }
-
-    /// Returns whether a prepared transaction might have changed the table. This also holds while the worker searches,
-    /// because one can end unnoticed during the search.
-    pub fn is_prepared(&self) -> bool {
-        self.prepared.may_change || self.prepared.is_looked_for
-    }
 }
 
 impl Prepared<'_> {
@@ -47,7 +41,7 @@ impl Prepared<'_> {
     /// transactions have reserved.
     pub fn begin_search(&mut self) -> i64 {
         (self.slot.prepared.may_change, self.slot.prepared.is_looked_for) = (false, true);
-        self.slot.want_recount();
+        self.slot.counters.request_recount();
         subqueues::reset(self.slot.id());
         self.slot.capacity.prepared()
     }
@@ -72,7 +66,7 @@ impl Prepared<'_> {
     pub fn found_none(&mut self, room: i64) {
         self.slot.marks().discard_rings();
         self.slot.prepared.is_looked_for = false;
-        self.slot.want_recount();
+        self.slot.counters.request_recount();
         subqueues::reset(self.slot.id());
         self.slot.capacity.resolve(room);
     }

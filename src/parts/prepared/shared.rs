@@ -13,4 +13,10 @@ impl Shared {
     pub(in crate::parts) fn unknown() -> Shared {
         Shared { may_change: true, is_looked_for: false }
     }
+
+    /// Returns whether a prepared transaction might have changed the table. This also holds while the worker searches,
+    /// because one can end unnoticed during the search.
+    pub fn is_possible(&self) -> bool {
+        self.may_change || self.is_looked_for
+    }
 }

@@ -204,7 +204,7 @@ impl Waiters<'_> {
     /// Ends the pause and wakes as many consumers as there are tasks.
     pub(in crate::parts) fn wake_for_ready(&mut self) {
         self.slot.waiters.paused_until = i64::MIN;
-        match self.slot.is_exact() && self.slot.knows_all_subqueues() {
+        match self.slot.counters.is_exact() && self.slot.knows_all_subqueues() {
             true => self.wake(self.slot.ready(), Offer { tube: None }),
             false => self.wake_everyone(),
         }

@@ -49,7 +49,7 @@ impl Waiters<'_> {
     /// Passes a token on to the next consumer whose check began before the last wake-up, unless nothing is ready.
     fn pass_on(&mut self, token: WakeToken) {
         let is_empty =
-            self.slot.is_exact() && self.slot.counters.tasks[Status::Ready as usize] == 0;
+            self.slot.counters.is_exact() && self.slot.counters.tasks[Status::Ready as usize] == 0;
         if is_empty || token.is_nudge() {
             return;
         }
