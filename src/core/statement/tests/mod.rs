@@ -1,5 +1,6 @@
 //! Checks that several kinds of statements share.
 
+mod golden;
 mod names;
 mod properties;
 mod tokens;
