@@ -46,7 +46,12 @@ pub struct Guarded<T, L> {
 /// A lock, identified by its number.
 pub trait Lock {
     const NUMBER: usize;
+    const RANK: Rank;
 }
+
+/// Position in the order of locks: a process takes only locks that come after all that it holds.
+#[derive(Clone, Copy)]
+pub struct Rank(pub u8);
 
 /// Lock `L`, held exclusively until this value is dropped.
 pub struct HeldLock<L> {
@@ -256,26 +261,50 @@ impl<T, L> Place for Guarded<T, L> {
 
 impl<L: Lock> HeldLock<L> {
     pub fn acquire() -> HeldLock<L> {
-        HeldLock { _guard: Guard::acquire(L::NUMBER), lock: PhantomData }
+        HeldLock { _guard: Guard::acquire(L::NUMBER, L::RANK), lock: PhantomData }
     }
 }
 
 /// A lock, held exclusively until this value is dropped.
-pub struct Guard(*mut pg_sys::LWLock);
+pub struct Guard {
+    lock: *mut pg_sys::LWLock,
+    rank: Rank,
+}
+
+/// The ranks that this process holds, as bits. Only builds for tests keep it.
+static HELD_RANKS: AtomicU32 = AtomicU32::new(0);
+
+impl Rank {
+    fn bit(self) -> u32 {
+        1 << self.0
+    }
+
+    fn begin(self, held: &AtomicU32) {
+        let others = held.fetch_or(self.bit(), Ordering::Relaxed);
+        debug_assert!(others < self.bit(), "lock of rank {} while {others:b} is held", self.0);
+    }
+
+    fn end(self, held: &AtomicU32) {
+        held.fetch_and(!self.bit(), Ordering::Relaxed);
+    }
+}
 
 impl Guard {
-    pub fn acquire(number: usize) -> Guard {
+    pub fn acquire(number: usize, rank: Rank) -> Guard {
         let locks = LOCKS.load(Ordering::Relaxed);
         if locks.is_null() {
             Error::not_loaded().raise();
         }
         assert!(number < LOCK_COUNT.load(Ordering::Relaxed));
+        if cfg!(debug_assertions) {
+            rank.begin(&HELD_RANKS);
+        }
         // SAFETY: `number` is less than the number of requested locks.
         unsafe {
             let lock = std::ptr::addr_of_mut!((*locks.add(number)).lock);
             pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
             allocator::forbid();
-            Guard(lock)
+            Guard { lock, rank }
         }
     }
 }
@@ -283,16 +312,49 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         allocator::allow();
+        if cfg!(debug_assertions) {
+            self.rank.end(&HELD_RANKS);
+        }
         // SAFETY: acquired above. An error of the server resets the interrupt holdoff count, which the release
         // decrements. Until the end of the (sub)transaction the error keeps the lock, so the lock can still be held
         // here. The count is then raised before the release, like in `LWLockReleaseAll`.
         unsafe {
             if pg_sys::InterruptHoldoffCount > 0 {
-                pg_sys::LWLockRelease(self.0);
-            } else if pg_sys::LWLockHeldByMe(self.0) {
+                pg_sys::LWLockRelease(self.lock);
+            } else if pg_sys::LWLockHeldByMe(self.lock) {
                 pg_sys::InterruptHoldoffCount += 1;
-                pg_sys::LWLockRelease(self.0);
+                pg_sys::LWLockRelease(self.lock);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_can_be_taken_in_order_and_again() {
+        let held = AtomicU32::new(0);
+        (0..3).for_each(|rank| Rank(rank).begin(&held));
+        Rank(1).end(&held);
+        Rank(2).end(&held);
+        Rank(1).begin(&held);
+    }
+
+    #[test]
+    #[should_panic(expected = "lock of rank 1 while 100 is held")]
+    fn a_lock_is_not_taken_after_a_later_one() {
+        let held = AtomicU32::new(0);
+        Rank(2).begin(&held);
+        Rank(1).begin(&held);
+    }
+
+    #[test]
+    #[should_panic(expected = "lock of rank 1 while 10 is held")]
+    fn no_two_locks_of_a_rank_are_taken() {
+        let held = AtomicU32::new(0);
+        Rank(1).begin(&held);
+        Rank(1).begin(&held);
     }
 }
