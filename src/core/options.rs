@@ -3,8 +3,10 @@
 use crate::features::Features;
 use crate::field::Field;
 use crate::status::Status;
-use serde::{Deserialize, Serialize};
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// The `options` argument. An absent option is unchanged, or has its default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -14,7 +16,7 @@ pub struct Options {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub fields: BTreeMap<Field, String>,
     /// Values of the status column by state.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "labels")]
     pub states: BTreeMap<Status, String>,
     #[serde(skip_serializing_if = "Features::is_empty")]
     pub features: Features,
@@ -56,6 +58,34 @@ impl Conversion {
 
 /// Maximum tubes of a queue with statistics of their own; options with more are refused.
 pub const TUBES_COUNTED: usize = 16;
+
+/// Reads the values of the states: texts, or integers for a status column of integers.
+fn labels<'de, D: Deserializer<'de>>(input: D) -> Result<BTreeMap<Status, String>, D::Error> {
+    struct Label(String);
+    struct Reader;
+    impl Visitor<'_> for Reader {
+        type Value = Label;
+        fn expecting(&self, output: &mut fmt::Formatter) -> fmt::Result {
+            output.write_str("a string or an integer")
+        }
+        fn visit_str<E>(self, text: &str) -> Result<Label, E> {
+            Ok(Label(text.into()))
+        }
+        fn visit_i64<E>(self, number: i64) -> Result<Label, E> {
+            Ok(Label(number.to_string()))
+        }
+        fn visit_u64<E>(self, number: u64) -> Result<Label, E> {
+            Ok(Label(number.to_string()))
+        }
+    }
+    impl<'de> Deserialize<'de> for Label {
+        fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Label, D::Error> {
+            input.deserialize_any(Reader)
+        }
+    }
+    let read = BTreeMap::<Status, Label>::deserialize(input)?;
+    Ok(read.into_iter().map(|(status, label)| (status, label.0)).collect())
+}
 
 impl Options {
     /// Parses options; error messages name the unknown or invalid part.
@@ -268,6 +298,16 @@ mod tests {
         assert!(merged.features.has_tubes());
         let off = Options::parse(r#"{"features": {"tube": false}}"#).expect("options");
         assert!(merged.merge(&off).is_err());
+    }
+
+    #[test]
+    fn states_can_be_integers() {
+        let options =
+            Options::parse(r#"{"states": {"R": 0, "T": -1, "W": "2"}}"#).expect("options");
+        let labels = [Status::Ready, Status::Taken, Status::Waiting].map(|s| options.label(s));
+        assert_eq!(labels, ["0", "-1", "2"]);
+        let error = Options::parse(r#"{"states": {"R": true}}"#).expect_err("refused");
+        assert!(error.ends_with("expected a string or an integer"), "{error}");
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! running user code.
 
 use crate::queue::Queue;
-use crate::server::index;
 use crate::server::relation::{Lock, Relation};
+use crate::server::{index, types};
 use pgrx::pg_sys::Oid;
 use xqueue_core::field::Field;
 use xqueue_core::statement::Index;
@@ -32,11 +32,13 @@ impl Queue {
         found
     }
 
-    /// Returns whether a column is the status column and all its labels have the same length.
+    /// Returns whether a column is the status column and all its values have the same length.
     fn keeps_length(&self, number: i16) -> bool {
         let length = |status| self.definition.options.label(status).len();
         let has_one =
             || Status::ALL.into_iter().all(|status| length(status) == length(Status::Ready));
-        number == self.number_of(Field::Status) && has_one()
+        let is_integer =
+            || self.column_of(Field::Status).is_some_and(|c| types::is_integer(c.base));
+        number == self.number_of(Field::Status) && (is_integer() || has_one())
     }
 }

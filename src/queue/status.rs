@@ -30,6 +30,7 @@ enum Labels {
     Letters(ByStatus<u8>),
     Texts(ByStatus<String>),
     Enum(ByStatus<Oid>),
+    Integers(ByStatus<i64>),
 }
 
 impl StatusColumn {
@@ -68,9 +69,15 @@ impl StatusColumn {
                 *value = types::enum_value(base, text).ok_or_else(|| unfit(text))?;
             }
             Labels::Enum(values)
+        } else if types::is_integer(base) {
+            let mut values = [0; Status::ALL.len()];
+            for (value, text) in values.iter_mut().zip(&texts) {
+                *value = integer(text, base).ok_or_else(|| unfit(text))?;
+            }
+            Labels::Integers(values)
         } else {
             let what = format!("it is of type {}", types::type_name(column.oid));
-            let hint = "Use a column of type \"char\", char, text, varchar or an enum.";
+            let hint = "Use a column of type \"char\", char, text, varchar, smallint, integer, bigint or an enum.";
             return Err(fitness.refused(Field::Status, column, &what, hint));
         };
         let is_char = column.oid == types::CHAR;
@@ -91,7 +98,15 @@ impl StatusColumn {
             Labels::Texts(texts) if self.oid == types::TEXT => {
                 Ok(Value::text(&texts[status as usize]))
             }
-            _ => operators::parse_value_for(&options.label(status), self.oid, self.modifier),
+            _ => {
+                let integer = match &self.labels {
+                    Labels::Integers(values) => Value::integer(values[status as usize], self.oid),
+                    _ => None,
+                };
+                let parse =
+                    || operators::parse_value_for(&options.label(status), self.oid, self.modifier);
+                integer.map_or_else(parse, Ok)
+            }
         }
     }
 
@@ -106,6 +121,10 @@ impl StatusColumn {
             Labels::Enum(values) => {
                 let label = value.to_enum_label(self.oid);
                 values.iter().position(|oid| *oid == label)
+            }
+            Labels::Integers(values) => {
+                let number = value.try_integer()?;
+                values.iter().position(|known| *known == number)
             }
         };
         position.map(|index| Status::ALL[index])
@@ -128,6 +147,12 @@ impl StatusColumn {
         };
         same.or_else(by_rules)
     }
+}
+
+/// Reads an integer of a type as it is written without leading zeros.
+fn integer(text: &str, oid: Oid) -> Option<i64> {
+    let number = text.parse().ok().filter(|number: &i64| number.to_string() == text)?;
+    Value::integer(number, oid).map(|_| number)
 }
 
 /// Strips the trailing blanks that pad char(n).

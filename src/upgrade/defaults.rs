@@ -41,8 +41,11 @@ pub fn set_fields(
 }
 
 fn is_ready(relation: &Relation, sql: &Table, column: &ColumnType) -> bool {
-    shown(relation, column)
-        .is_none_or(|shown| shown.default == format!("{}::{}", sql.ready(), shown.kind))
+    let ready = sql.ready();
+    shown(relation, column).is_none_or(|Shown { default, kind }| {
+        let is_number = types::is_integer(column.base) && default == ready.trim_matches('\'');
+        is_number || default == format!("{ready}::{kind}")
+    })
 }
 
 /// Returns whether the key's default or identity is as an earlier upgrade made it. A function's name can have changed

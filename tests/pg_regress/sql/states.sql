@@ -54,6 +54,49 @@ SELECT xqueue.check('texts');
 SELECT xqueue.downgrade('texts', true);
 DROP TABLE texts;
 
+-- Integers, as enums of Rails, Laravel and Django
+CREATE DOMAIN step AS smallint CHECK (VALUE >= -1);
+CREATE TABLE numbers (id int PRIMARY KEY, a smallint NOT NULL DEFAULT 0, b int, c bigint, d step);
+INSERT INTO numbers VALUES (1, 0, 0, 0, 0), (2, 3, 3, 3, 3), (3, 2, 2, 2, 2), (4, 0, 0, 0, 0);
+SELECT xqueue.upgrade('numbers', '{"fields": {"status": "a"}}');
+:code
+SELECT xqueue.upgrade('numbers', '{"fields": {"status": "a"}, "states": {"R": 0, "T": 1, "W": 2, "B": 3, "Z": 4, "D": 40000}}');
+:code
+SELECT xqueue.upgrade('numbers', '{"fields": {"status": "a"}, "states": {"R": "00", "T": 1, "W": 2, "B": 3, "Z": 4, "D": 5}}');
+:code
+SELECT xqueue.upgrade('numbers', '{"fields": {"status": "a"}, "states": {"R": 0, "T": 0}}');
+:code
+SELECT xqueue.upgrade('numbers', '{"fields": {"status": "a"}, "states": {"R": 0.5}}');
+:code
+CREATE FUNCTION pg_temp.works(name text) RETURNS TABLE (step text, result text) LANGUAGE plpgsql AS $$
+BEGIN
+    step := 'states'; result := xqueue.upgrade('numbers', format('{"fields": {"status": %s}, "features": {"delayed": true, "keep": true},
+        "states": {"R": 0, "T": 1, "W": 2, "B": 3, "Z": -1, "D": 5}}', to_json(name))::jsonb)->'states'; RETURN NEXT;
+    FOR result IN SELECT indexdef FROM pg_indexes WHERE tablename = 'numbers' ORDER BY indexname COLLATE "C" LOOP
+        step := 'index'; RETURN NEXT;
+    END LOOP;
+    step := 'again'; result := xqueue.upgrade('numbers', dry_run => true)->'ddl'; RETURN NEXT;
+    step := 'taken'; result := (SELECT string_agg(id::text, ', ') FROM xqueue.take(NULL::numbers, count => 5)); RETURN NEXT;
+    PERFORM xqueue.release(NULL::numbers, 1, delay => '1 day'), xqueue.ack(NULL::numbers, 4);
+    step := 'rows'; result := (SELECT json_agg(to_jsonb(n)->name ORDER BY id) FROM numbers n); RETURN NEXT;
+    step := 'buried'; result := (SELECT string_agg(id::text, ', ') FROM xqueue.tasks_by_state(NULL::numbers, '3')); RETURN NEXT;
+    PERFORM xqueue.downgrade('numbers', true);
+    EXECUTE format('UPDATE numbers SET %I = 0 WHERE id IN (1, 4)', name);
+END $$;
+SELECT * FROM pg_temp.works('a');
+SELECT * FROM pg_temp.works('b') WHERE step <> 'states';
+SELECT * FROM pg_temp.works('c') WHERE step <> 'states';
+SELECT * FROM pg_temp.works('d') WHERE step <> 'states';
+SELECT xqueue.upgrade('numbers', '{"fields": {"status": "b"}, "features": {"buried": true}, "states": {"R": 0, "T": 1, "W": 2, "B": 3, "Z": -1, "D": 5}}')->'states' AS states;
+SELECT column_default FROM information_schema.columns WHERE table_name = 'numbers' AND column_name = 'b';
+INSERT INTO numbers (id) VALUES (5);
+INSERT INTO numbers (id, b) VALUES (6, 7);
+:code
+SELECT xqueue.stats('numbers')->'tasks' AS tasks;
+SELECT xqueue.check('numbers');
+DROP TABLE numbers;
+DROP DOMAIN step;
+
 -- Other values without a column of one's own: the column added is text
 CREATE TABLE words (id int PRIMARY KEY);
 SELECT xqueue.upgrade('words', '{"states": {"R": "ready", "T": "it''s taken"}}')->'states' AS states;

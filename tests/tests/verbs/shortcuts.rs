@@ -16,8 +16,14 @@ fn counts(client: &mut Client) -> Counts {
 
 /// Makes a queue `q` with these features.
 fn create(client: &mut Client, features: &Value) {
-    client.batch_execute(&format!("DROP TABLE IF EXISTS q; CREATE TABLE q ({COLUMNS})")).unwrap();
-    scalar::<Value>(client, "SELECT xqueue.upgrade('q', $1)", &[&json!({ "features": features })]);
+    create_with(client, "", &json!({ "features": features }));
+}
+
+/// Makes a queue `q` with more columns.
+fn create_with(client: &mut Client, columns: &str, options: &Value) {
+    let table = format!("DROP TABLE IF EXISTS q; CREATE TABLE q ({COLUMNS}{columns})");
+    client.batch_execute(&table).unwrap();
+    scalar::<Value>(client, "SELECT xqueue.upgrade('q', $1)", &[options]);
 }
 
 /// Returns the changes that each shortcut made while the statements ran, without shortcuts that made no change.
@@ -112,6 +118,7 @@ fn what_is_called_most_makes_no_statement() {
             assert_eq!(found, some(expected), "{name} with {features}");
         }
     }
+    integer_states(&mut client);
     inserts_tubes_and_priorities(&mut client, &tubes);
     sub_queues(&mut client);
     promotions(&mut client);
@@ -119,6 +126,19 @@ fn what_is_called_most_makes_no_statement() {
     drop(client);
     cluster.stop("fast");
     cluster.assert_quiet();
+}
+
+fn integer_states(client: &mut Client) {
+    let states = json!({"R": 0, "T": 1, "W": 2, "B": 3, "Z": 4, "D": 5});
+    for kind in ["smallint", "integer", "bigint"] {
+        let column = format!(", state {kind} NOT NULL DEFAULT 0");
+        create_with(client, &column, &json!({"fields": {"status": "state"}, "states": states}));
+        for (name, statements, expected) in LIFECYCLES {
+            let mut found = by(client, statements);
+            found.retain(|shortcut, _| shortcut != "TakeAhead" && shortcut != "AckInPlace");
+            assert_eq!(found, some(expected), "{name} with {kind}");
+        }
+    }
 }
 
 fn inserts_tubes_and_priorities(client: &mut Client, features: &Value) {

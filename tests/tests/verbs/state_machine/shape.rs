@@ -21,10 +21,22 @@ enum Labels {
     Letters,
     Words,
     Enum,
+    Numbers,
+}
+
+impl Labels {
+    fn words(self) -> [&'static str; 6] {
+        match self {
+            Labels::Letters => LETTERS,
+            Labels::Words | Labels::Enum => WORDS,
+            Labels::Numbers => NUMBERS,
+        }
+    }
 }
 
 const LETTERS: [&str; 6] = ["R", "T", "W", "B", "Z", "D"];
 const WORDS: [&str; 6] = ["pending", "running", "later", "failed", "passed", "done"];
+const NUMBERS: [&str; 6] = ["0", "1", "20", "3", "-1", "4"];
 
 #[derive(Debug)]
 pub struct Shape {
@@ -42,7 +54,8 @@ impl Shape {
     pub fn random(random: &mut StdRng, features: &Features) -> Shape {
         let key = [KeyKind::Number, KeyKind::Uuid, KeyKind::Text, KeyKind::Pair]
             [random.random_range(0..4)];
-        let labels = [Labels::Letters, Labels::Words, Labels::Enum][random.random_range(0..3)];
+        let labels = [Labels::Letters, Labels::Words, Labels::Enum, Labels::Numbers]
+            [random.random_range(0..4)];
         let columns = match key {
             KeyKind::Number => "id bigint PRIMARY KEY",
             KeyKind::Uuid => "id uuid PRIMARY KEY",
@@ -53,11 +66,14 @@ impl Shape {
         let (mut state, mut status, mut enumeration) = (String::new(), "status", None);
         if labels != Labels::Letters {
             status = "state";
-            let names = LETTERS.iter().zip(WORDS).map(|(letter, word)| (*letter, word));
+            let names = LETTERS.iter().zip(labels.words()).map(|(letter, word)| {
+                (*letter, word.parse::<i64>().map_or(json!(word), |number| json!(number)))
+            });
             options["states"] = names.collect();
             options["fields"] = json!({"status": status});
             enumeration = (labels == Labels::Enum).then(new_enum);
-            state = format!(", state {} NOT NULL", enumeration.as_deref().unwrap_or("text"));
+            let plain = if labels == Labels::Numbers { "smallint" } else { "text" };
+            state = format!(", state {} NOT NULL", enumeration.as_deref().unwrap_or(plain));
         }
         Shape {
             key,
@@ -82,7 +98,7 @@ impl Shape {
     }
 
     fn words(&self) -> [&'static str; 6] {
-        if self.labels == Labels::Letters { LETTERS } else { WORDS }
+        self.labels.words()
     }
 
     fn label(&self, status: char) -> &'static str {
@@ -304,8 +320,8 @@ fn key_of(key: KeyKind) -> &'static str {
 }
 
 fn lines(key: KeyKind, status: &str, labels: Labels, features: &Features) -> String {
-    let words = if labels == Labels::Letters { LETTERS } else { WORDS };
-    let states = LETTERS.iter().zip(words).map(|(l, word)| format!(" WHEN '{word}' THEN '{l}'"));
+    let states =
+        LETTERS.iter().zip(labels.words()).map(|(l, word)| format!(" WHEN '{word}' THEN '{l}'"));
     let states: String = states.collect();
     let optional = |has: bool, sql: &str, otherwise: &str| {
         if has { sql.to_string() } else { format!("'{otherwise}'") }
