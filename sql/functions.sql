@@ -5,22 +5,22 @@
 
 -- Trigger functions --------------------------------------------------------------------------------
 
-CREATE FUNCTION xqueue.row_changed() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'row_changed';
-COMMENT ON FUNCTION xqueue.row_changed() IS
-'Internal: trigger of queues that keeps counters, wake-ups and due times up to date after every change of a row, including changes by hand. Created by xqueue.upgrade().';
+CREATE FUNCTION xqueue_internal.row_changed() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'row_changed';
+COMMENT ON FUNCTION xqueue_internal.row_changed() IS
+'Trigger of queues that keeps counters, wake-ups and due times up to date after every change of a row, including changes by hand. Created by xqueue.upgrade().';
 
-CREATE FUNCTION xqueue.row_arrives() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'row_arrives';
-COMMENT ON FUNCTION xqueue.row_arrives() IS
-'Internal: trigger of queues that makes a new row with a future runat wait, and sets the default end of life. Created by xqueue.upgrade().';
+CREATE FUNCTION xqueue_internal.row_arrives() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'row_arrives';
+COMMENT ON FUNCTION xqueue_internal.row_arrives() IS
+'Trigger of queues that makes a new row with a future runat wait, and sets the default end of life. Created by xqueue.upgrade().';
 
-CREATE FUNCTION xqueue.truncated() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'truncated';
-COMMENT ON FUNCTION xqueue.truncated() IS
-'Internal: trigger of queues that sets the counters to zero after TRUNCATE. Created by xqueue.upgrade().';
+CREATE FUNCTION xqueue_internal.truncated() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'truncated';
+COMMENT ON FUNCTION xqueue_internal.truncated() IS
+'Trigger of queues that sets the counters to zero after TRUNCATE. Created by xqueue.upgrade().';
 
-CREATE FUNCTION xqueue.subqueue(label anyelement)
+CREATE FUNCTION xqueue_internal.subqueue(label anyelement)
 RETURNS bigint LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'subqueue';
-COMMENT ON FUNCTION xqueue.subqueue(anyelement) IS
-'Internal: hash that identifies a sub-queue in the indexes of queues with feature utube. Roles that write to such a queue need EXECUTE.';
+COMMENT ON FUNCTION xqueue_internal.subqueue(anyelement) IS
+'Hash that identifies a sub-queue in the indexes of queues with feature utube. Roles that write to such a queue need EXECUTE.';
 
 -- Creator ------------------------------------------------------------------------------------------
 
@@ -371,51 +371,51 @@ RETURNS text LANGUAGE c AS 'MODULE_PATHNAME', 'metrics';
 COMMENT ON FUNCTION xqueue.metrics() IS
 'Returns the metrics of the worker and of each queue that the caller can monitor, in OpenMetrics text format for Prometheus. The view xqueue.metric has them as rows.';
 
-CREATE FUNCTION xqueue.is_shown(queue regclass)
+CREATE FUNCTION xqueue_internal.is_shown(queue regclass)
 RETURNS boolean LANGUAGE c AS 'MODULE_PATHNAME', 'is_shown';
-COMMENT ON FUNCTION xqueue.is_shown(regclass) IS 'Internal: whether the views show this queue to the caller.';
+COMMENT ON FUNCTION xqueue_internal.is_shown(regclass) IS 'Whether the views show this queue to the caller.';
 
-CREATE FUNCTION xqueue.condition(queue regclass)
+CREATE FUNCTION xqueue_internal.condition(queue regclass)
 RETURNS SETOF jsonb LANGUAGE c ROWS 1 AS 'MODULE_PATHNAME', 'condition';
-COMMENT ON FUNCTION xqueue.condition(regclass) IS 'Internal: read the view xqueue.queues instead.';
+COMMENT ON FUNCTION xqueue_internal.condition(regclass) IS 'Read the view xqueue.queues instead.';
 
-CREATE FUNCTION xqueue.call_counts(queue regclass)
+CREATE FUNCTION xqueue_internal.call_counts(queue regclass)
 RETURNS SETOF jsonb LANGUAGE c ROWS 18 AS 'MODULE_PATHNAME', 'call_counts';
-COMMENT ON FUNCTION xqueue.call_counts(regclass) IS 'Internal: read the view xqueue.calls instead.';
+COMMENT ON FUNCTION xqueue_internal.call_counts(regclass) IS 'Read the view xqueue.calls instead.';
 
-CREATE FUNCTION xqueue.holders(queue regclass)
+CREATE FUNCTION xqueue_internal.holders(queue regclass)
 RETURNS SETOF jsonb LANGUAGE c ROWS 1 AS 'MODULE_PATHNAME', 'holders';
-COMMENT ON FUNCTION xqueue.holders(regclass) IS 'Internal: read the view xqueue.taken instead.';
+COMMENT ON FUNCTION xqueue_internal.holders(regclass) IS 'Read the view xqueue.taken instead.';
 
-CREATE FUNCTION xqueue.measures(queue regclass)
+CREATE FUNCTION xqueue_internal.measures(queue regclass)
 RETURNS SETOF jsonb LANGUAGE c ROWS 1 AS 'MODULE_PATHNAME', 'measures';
-COMMENT ON FUNCTION xqueue.measures(regclass) IS 'Internal: read the view xqueue.latency instead.';
+COMMENT ON FUNCTION xqueue_internal.measures(regclass) IS 'Read the view xqueue.latency instead.';
 
-CREATE FUNCTION xqueue.metric_rows()
+CREATE FUNCTION xqueue_internal.metric_rows()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'metric_rows';
-COMMENT ON FUNCTION xqueue.metric_rows() IS 'Internal: read the view xqueue.metric instead.';
+COMMENT ON FUNCTION xqueue_internal.metric_rows() IS 'Read the view xqueue.metric instead.';
 
-CREATE FUNCTION xqueue.in_flight(queue regclass)
+CREATE FUNCTION xqueue_internal.in_flight(queue regclass)
 RETURNS SETOF jsonb LANGUAGE c ROWS 10 AS 'MODULE_PATHNAME', 'in_flight';
-COMMENT ON FUNCTION xqueue.in_flight(regclass) IS 'Internal: read the view xqueue.tasks_in_flight instead.';
+COMMENT ON FUNCTION xqueue_internal.in_flight(regclass) IS 'Read the view xqueue.tasks_in_flight instead.';
 
-CREATE FUNCTION xqueue.buried(queue regclass, count integer)
+CREATE FUNCTION xqueue_internal.buried(queue regclass, count integer)
 RETURNS SETOF jsonb LANGUAGE c ROWS 50 AS 'MODULE_PATHNAME', 'buried';
-COMMENT ON FUNCTION xqueue.buried(regclass, integer) IS
-'Internal: the first buried tasks of a queue with their columns as text, for the board. Use xqueue.tasks_by_state() instead.';
+COMMENT ON FUNCTION xqueue_internal.buried(regclass, integer) IS
+'The first buried tasks of a queue with their columns as text, for the board. Use xqueue.tasks_by_state() instead.';
 
-CREATE FUNCTION xqueue.database_workers()
+CREATE FUNCTION xqueue_internal.database_workers()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'database_workers';
-COMMENT ON FUNCTION xqueue.database_workers() IS 'Internal: read the view xqueue.workers instead.';
+COMMENT ON FUNCTION xqueue_internal.database_workers() IS 'Read the view xqueue.workers instead.';
 
-CREATE FUNCTION xqueue.session_connections()
+CREATE FUNCTION xqueue_internal.session_connections()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'session_connections';
-COMMENT ON FUNCTION xqueue.session_connections() IS 'Internal: read the view xqueue.sessions instead.';
+COMMENT ON FUNCTION xqueue_internal.session_connections() IS 'Read the view xqueue.sessions instead.';
 
-CREATE FUNCTION xqueue.waiting_consumers(queue regclass)
+CREATE FUNCTION xqueue_internal.waiting_consumers(queue regclass)
 RETURNS SETOF jsonb LANGUAGE c ROWS 1 AS 'MODULE_PATHNAME', 'waiting_consumers';
-COMMENT ON FUNCTION xqueue.waiting_consumers(regclass) IS 'Internal: read the view xqueue.consumers instead.';
+COMMENT ON FUNCTION xqueue_internal.waiting_consumers(regclass) IS 'Read the view xqueue.consumers instead.';
 
-CREATE FUNCTION xqueue.waiting_producers(queue regclass)
+CREATE FUNCTION xqueue_internal.waiting_producers(queue regclass)
 RETURNS SETOF jsonb LANGUAGE c ROWS 1 AS 'MODULE_PATHNAME', 'waiting_producers';
-COMMENT ON FUNCTION xqueue.waiting_producers(regclass) IS 'Internal: read the view xqueue.producers instead.';
+COMMENT ON FUNCTION xqueue_internal.waiting_producers(regclass) IS 'Read the view xqueue.producers instead.';

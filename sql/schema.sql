@@ -25,6 +25,13 @@ BEGIN
 END
 $$;
 
+-- Functions that users do not call: triggers, the hash in indexes, and the functions behind the views. The schema belongs to
+-- the extension; CREATE EXTENSION fails if there is one of this name already, so every function in it is the extension's own.
+-- Every role can name the functions, because queues' owners create triggers and indexes, and takes call the hash.
+CREATE SCHEMA xqueue_internal;
+COMMENT ON SCHEMA xqueue_internal IS 'Functions of the extension xqueue that users do not call: triggers, the hash of sub-queues, and the functions behind the views.';
+GRANT USAGE ON SCHEMA xqueue_internal TO PUBLIC;
+
 -- The registry of queues. Only the extension's functions write it, after checking that the caller owns the table.
 -- Every role can read it.
 
@@ -43,15 +50,15 @@ COMMENT ON COLUMN xqueue.queue.incarnation IS 'Oid of the table when this row wa
 COMMENT ON COLUMN xqueue.queue.definition IS 'Options and the columns that they were resolved to.';
 COMMENT ON COLUMN xqueue.queue.paused_until IS 'End of the pause; NULL or a past time if the queue is not paused.';
 
-CREATE FUNCTION xqueue.registry_changed() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'registry_changed';
-COMMENT ON FUNCTION xqueue.registry_changed() IS 'Internal: trigger of the registry that informs the worker of queues in a restored dump.';
+CREATE FUNCTION xqueue_internal.registry_changed() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'registry_changed';
+COMMENT ON FUNCTION xqueue_internal.registry_changed() IS 'Trigger of the registry that informs the worker of queues in a restored dump.';
 CREATE TRIGGER registry_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON xqueue.queue
-FOR EACH STATEMENT EXECUTE FUNCTION xqueue.registry_changed();
+FOR EACH STATEMENT EXECUTE FUNCTION xqueue_internal.registry_changed();
 COMMENT ON TRIGGER registry_changed ON xqueue.queue IS 'Informs the worker of queues in a restored dump.';
 
-CREATE FUNCTION xqueue.queue_arrives() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'queue_arrives';
-COMMENT ON FUNCTION xqueue.queue_arrives() IS 'Internal: trigger of the registry that skips a restored row if its table is already a queue.';
-CREATE TRIGGER queue_arrives BEFORE INSERT ON xqueue.queue FOR EACH ROW EXECUTE FUNCTION xqueue.queue_arrives();
+CREATE FUNCTION xqueue_internal.queue_arrives() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'queue_arrives';
+COMMENT ON FUNCTION xqueue_internal.queue_arrives() IS 'Trigger of the registry that skips a restored row if its table is already a queue.';
+CREATE TRIGGER queue_arrives BEFORE INSERT ON xqueue.queue FOR EACH ROW EXECUTE FUNCTION xqueue_internal.queue_arrives();
 ALTER TABLE xqueue.queue ENABLE ALWAYS TRIGGER queue_arrives;
 COMMENT ON TRIGGER queue_arrives ON xqueue.queue IS 'Skips a restored row if its table is already a queue.';
 

@@ -12,7 +12,7 @@ SELECT q.relation AS queue,
        (c->>'done')::bigint AS out_1m,
        (c->>'consumers')::integer AS consumers,
        c->>'error' AS error
-FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.condition(q.relation) AS c;
+FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue_internal.condition(q.relation) AS c;
 COMMENT ON VIEW xqueue.queues IS 'Queues of this database that you can monitor: tasks by state, age of the oldest ready task, tasks in and out, waiting consumers, and the current error.';
 COMMENT ON COLUMN xqueue.queues.queue IS 'Table of the queue.';
 COMMENT ON COLUMN xqueue.queues.ready IS 'Tasks that can be taken.';
@@ -35,7 +35,7 @@ SELECT q.relation AS queue,
        make_interval(secs => (m->'works'->>'p50')::double precision) AS work_p50,
        make_interval(secs => (m->'works'->>'p95')::double precision) AS work_p95,
        make_interval(secs => (m->'works'->>'p99')::double precision) AS work_p99
-FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.measures(q.relation) AS m;
+FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue_internal.measures(q.relation) AS m;
 COMMENT ON VIEW xqueue.latency IS 'How long tasks were ready before the take, and taken before the ack, since the server started or stats_reset. Each interval is the upper bound of a histogram bucket; NULL above 30,000 s.';
 COMMENT ON COLUMN xqueue.latency.queue IS 'Table of the queue.';
 COMMENT ON COLUMN xqueue.latency.taken IS 'Number of tasks taken.';
@@ -51,7 +51,7 @@ CREATE VIEW xqueue.metric AS
 SELECT m->>'name' AS name,
        m->'labels' AS labels,
        (m->>'value')::double precision AS value
-FROM xqueue.metric_rows() AS m;
+FROM xqueue_internal.metric_rows() AS m;
 COMMENT ON VIEW xqueue.metric IS 'Metrics of xqueue.metrics() as rows, for exporters and dashboards that read SQL.';
 COMMENT ON COLUMN xqueue.metric.name IS 'Name of the metric, for example xqueue_tasks.';
 COMMENT ON COLUMN xqueue.metric.labels IS 'Labels of the sample: database, schema, queue and others.';
@@ -82,7 +82,7 @@ CROSS JOIN LATERAL (
                  THEN a.attnum = (d.definition->>'number')::smallint
                  ELSE a.attname = d.definition->>'name' END
 ) AS c
-WHERE xqueue.is_shown(q.relation);
+WHERE xqueue_internal.is_shown(q.relation);
 COMMENT ON VIEW xqueue.definitions IS 'Definitions of the queues of this database that you can monitor.';
 COMMENT ON COLUMN xqueue.definitions.queue IS 'Table of the queue.';
 COMMENT ON COLUMN xqueue.definitions.key IS 'Columns of the key.';
@@ -96,7 +96,7 @@ SELECT q.relation AS queue,
        (h->>'pid')::integer AS pid,
        (h->>'session')::uuid AS session,
        (h->>'tasks')::bigint AS tasks
-FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.holders(q.relation) AS h;
+FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue_internal.holders(q.relation) AS h;
 COMMENT ON VIEW xqueue.taken IS 'Sessions that hold tasks, with the number of tasks in each queue. Reads the taken tasks.';
 COMMENT ON COLUMN xqueue.taken.queue IS 'Table of the queue.';
 COMMENT ON COLUMN xqueue.taken.pid IS 'Process that holds the tasks; NULL for an identified session without a connection.';
@@ -113,7 +113,7 @@ SELECT q.relation AS queue,
        make_interval(secs => round((t->>'taken_for')::numeric, 1)::double precision) AS taken_for,
        make_interval(secs => round((t->>'time_left')::numeric, 1)::double precision) AS time_left,
        (t->>'session')::uuid AS session
-FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.in_flight(q.relation) AS t
+FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue_internal.in_flight(q.relation) AS t
 LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = (t->>'pid')::integer;
 COMMENT ON VIEW xqueue.tasks_in_flight IS 'Taken tasks with the connection that holds each, at most 10,000 of a queue. Reads the taken tasks.';
 COMMENT ON COLUMN xqueue.tasks_in_flight.queue IS 'Table of the queue.';
@@ -130,7 +130,7 @@ CREATE VIEW xqueue.calls AS
 SELECT q.relation AS queue,
        c->>'call' AS call,
        (c->>'tasks')::bigint AS tasks
-FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.call_counts(q.relation) AS c;
+FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue_internal.call_counts(q.relation) AS c;
 COMMENT ON VIEW xqueue.calls IS 'Tasks by kind of call since the server started or stats_reset. delay, session, ttr, ttl and zombie count the worker''s changes.';
 COMMENT ON COLUMN xqueue.calls.queue IS 'Table of the queue.';
 COMMENT ON COLUMN xqueue.calls.call IS 'Kind of call; kick includes dig and plow, snatch includes release_all, put includes INSERT.';
@@ -144,7 +144,7 @@ SELECT d.datname AS database,
        make_interval(secs => round((w->>'since_round')::numeric, 1)::double precision) AS since_round,
        make_interval(secs => round((w->>'lag')::numeric, 1)::double precision) AS lag,
        w->>'error' AS error
-FROM xqueue.database_workers() AS w
+FROM xqueue_internal.database_workers() AS w
 LEFT JOIN pg_catalog.pg_database d ON d.oid = (w->>'database')::oid;
 COMMENT ON VIEW xqueue.workers IS 'Background workers of all databases, including databases that need a worker but do not have one.';
 COMMENT ON COLUMN xqueue.workers.database IS 'Database that the worker serves.';
@@ -161,7 +161,7 @@ SELECT q.relation AS queue,
        (w->>'session')::uuid AS session,
        to_timestamp((w->>'since')::double precision) AS since,
        'waiting'::text AS state
-FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.waiting_consumers(q.relation) AS w;
+FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue_internal.waiting_consumers(q.relation) AS w;
 COMMENT ON VIEW xqueue.consumers IS 'Consumers waiting for a task, first come first served.';
 COMMENT ON COLUMN xqueue.consumers.queue IS 'Table of the queue.';
 COMMENT ON COLUMN xqueue.consumers.pid IS 'Process that waits.';
@@ -177,7 +177,7 @@ SELECT s.uuid AS session,
        coalesce(attached.pids, '{}') AS pids
 FROM xqueue.session s
      LEFT JOIN (SELECT (c->>'session')::uuid AS uuid, array_agg((c->>'pid')::integer ORDER BY (c->>'pid')::integer) AS pids
-                FROM xqueue.session_connections() AS c GROUP BY 1) AS attached USING (uuid)
+                FROM xqueue_internal.session_connections() AS c GROUP BY 1) AS attached USING (uuid)
 WHERE pg_catalog.pg_has_role(s.role, 'MEMBER');
 COMMENT ON VIEW xqueue.sessions IS 'Identified sessions of roles that you are a member of, with the processes attached to each.';
 COMMENT ON COLUMN xqueue.sessions.session IS 'Identifies the session, as in the owner column of its tasks.';
@@ -192,7 +192,7 @@ SELECT q.relation AS queue,
        (w->>'session')::uuid AS session,
        to_timestamp((w->>'since')::double precision) AS since,
        (w->>'tasks')::bigint AS tasks
-FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.waiting_producers(q.relation) AS w;
+FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue_internal.waiting_producers(q.relation) AS w;
 COMMENT ON VIEW xqueue.producers IS 'Producers waiting for room in a queue with feature capacity, first come first served.';
 COMMENT ON COLUMN xqueue.producers.queue IS 'Table of the queue.';
 COMMENT ON COLUMN xqueue.producers.pid IS 'Process that waits.';

@@ -98,16 +98,16 @@ SELECT json_build_object(
     'work', ARRAY[extract(epoch FROM work_p50), extract(epoch FROM work_p95), extract(epoch FROM work_p99)], 'acked', acked)::text
 FROM xqueue.latency WHERE queue::text = $1";
 
-/// The tasks come from `xqueue.buried`, which shows values through the output functions of their types. A SELECT from
-/// the table, or a conversion to json, could run functions of the table's owner with the viewer's rights. The id goes
-/// to the page and back as text, because JavaScript's numbers cannot hold every bigint.
+/// The tasks come from `xqueue_internal.buried`, which shows values through the output functions of their types. A
+/// SELECT from the table, or a conversion to json, could run functions of the table's owner with the viewer's rights.
+/// The id goes to the page and back as text, because JavaScript's numbers cannot hold every bigint.
 const BURIED: &str = "
 SELECT coalesce(json_agg(json_build_object(
     'id', (t.task->'id')::text, 'key', left(t.task->>'key', 200), 'attempts', t.task->>'attempts',
     'reason', left(t.task->>'reason', 500),
     'task', (SELECT left(string_agg(name || ': ' || value, E'\\n'), 1000) FROM jsonb_each_text(t.task->'columns') AS c(name, value))
     ) ORDER BY t.place), '[]')::text
-FROM xqueue.definitions d, xqueue.buried(d.queue, 50) WITH ORDINALITY AS t(task, place)
+FROM xqueue.definitions d, xqueue_internal.buried(d.queue, 50) WITH ORDINALITY AS t(task, place)
 WHERE d.queue::text = $1 AND (d.features->'buried' IS NOT NULL OR d.features #> '{retry,limit}' IS NOT NULL)";
 
 const IN_FLIGHT: &str = "

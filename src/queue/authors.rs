@@ -80,8 +80,9 @@ SELECT t.tgname::pg_catalog.text FROM pg_catalog.pg_trigger t
 JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) t.tgrelid
 JOIN pg_catalog.pg_proc f ON f.oid OPERATOR(pg_catalog.=) t.tgfoid
 WHERE t.tgrelid OPERATOR(pg_catalog.=) $1 AND NOT t.tgisinternal AND t.tgnargs OPERATOR(pg_catalog.>) 0
-AND f.pronamespace OPERATOR(pg_catalog.<>) (
-    SELECT e.extnamespace FROM pg_catalog.pg_extension e WHERE e.extname OPERATOR(pg_catalog.=) 'xqueue')
+AND NOT EXISTS (
+    SELECT FROM pg_catalog.pg_namespace n
+    WHERE n.oid OPERATOR(pg_catalog.=) f.pronamespace AND n.nspname OPERATOR(pg_catalog.=) 'xqueue_internal')
 AND EXISTS (
     SELECT FROM pg_catalog.aclexplode(c.relacl) a LEFT JOIN pg_catalog.pg_authid r
     ON r.oid OPERATOR(pg_catalog.=) a.grantee

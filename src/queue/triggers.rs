@@ -105,5 +105,5 @@ fn wanted(name: &str) -> Option<(Option<Oid>, i16)> {
         UPDATE_TRIGGER => (c"row_changed", Timing::AfterRow, Event::Update),
         _ => return None,
     };
-    Some((catalog::own_function(function, &[]), kind(timing, event)))
+    Some((catalog::internal_function(function, &[]), kind(timing, event)))
 }

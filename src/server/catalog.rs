@@ -79,12 +79,12 @@ pub fn own_relation(name: &CStr) -> Option<Oid> {
     }
 }
 
-/// Returns the function of this name and argument types in the extension's schema; None if the extension is not
-/// installed.
-pub fn own_function(name: &CStr, arguments: &[Oid]) -> Option<Oid> {
+/// Returns the function of this name and argument types in the schema of internal functions; None if the extension is
+/// not installed.
+pub fn internal_function(name: &CStr, arguments: &[Oid]) -> Option<Oid> {
     // SAFETY: lookups with a C string and a vector that outlive them.
     unsafe {
-        let schema = pg_sys::get_namespace_oid(c"xqueue".as_ptr(), true);
+        let schema = pg_sys::get_namespace_oid(c"xqueue_internal".as_ptr(), true);
         let arguments = pg_sys::buildoidvector(arguments.as_ptr(), arguments.len() as i32);
         let function = pg_sys::GetSysCacheOid(
             pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP as _,

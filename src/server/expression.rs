@@ -32,7 +32,7 @@ pub unsafe fn is_of_the_server(expression: *mut pg_sys::Node) -> bool {
 
 /// Returns the extension's function that indexes of sub-queues call.
 fn subqueue() -> Option<Oid> {
-    catalog::own_function(c"subqueue", &[pg_sys::ANYELEMENTOID])
+    catalog::internal_function(c"subqueue", &[pg_sys::ANYELEMENTOID])
 }
 
 /// # Safety

@@ -1,8 +1,9 @@
-//! The functions and procedures of the schema `xqueue`, both forms of each, and calls of them.
+//! The functions and procedures of the extension, both forms of each, and calls of them.
 
 use postgres::{Client, Row};
 
 pub struct Function {
+    pub schema: String,
     pub name: String,
     pub is_procedure: bool,
     pub arguments: Vec<Argument>,
@@ -15,11 +16,11 @@ pub struct Argument {
     pub is_required: bool,
 }
 
-/// Returns all functions and procedures of the schema.
+/// Returns all functions and procedures of the extension.
 pub fn functions(c: &mut Client) -> Vec<Function> {
     let sql = "SELECT quote_ident(proname), prokind = 'p', coalesce(proargnames, '{}'), \
                ARRAY(SELECT format_type(t, NULL) FROM unnest(proargtypes) WITH ORDINALITY AS u(t, n) ORDER BY n), \
-               (pronargs - pronargdefaults)::int FROM pg_proc WHERE pronamespace = 'xqueue'::regnamespace ORDER BY oid";
+               (pronargs - pronargdefaults)::int, pronamespace::regnamespace::text FROM pg_proc WHERE pronamespace IN ('xqueue'::regnamespace, 'xqueue_internal'::regnamespace) ORDER BY oid";
     let rows = c.query(sql, &[]).expect("the functions");
     let function = |row: &Row| {
         let (names, types): (Vec<String>, Vec<String>) = (row.get(2), row.get(3));
@@ -30,7 +31,7 @@ pub fn functions(c: &mut Client) -> Vec<Function> {
             is_required: number < required as usize,
         };
         let arguments = names.into_iter().zip(types).enumerate().map(argument).collect();
-        Function { name: row.get(0), is_procedure: row.get(1), arguments }
+        Function { schema: row.get(5), name: row.get(0), is_procedure: row.get(1), arguments }
     };
     rows.iter().map(function).collect()
 }
@@ -40,8 +41,8 @@ impl Function {
     pub fn call(&self, value: impl FnMut(&Argument) -> Option<String>) -> String {
         let given = self.given(value);
         match self.is_procedure {
-            true => format!("CALL xqueue.{}({given})", self.name),
-            false => format!("SELECT xqueue.{}({given})::text", self.name),
+            true => format!("CALL {}.{}({given})", self.schema, self.name),
+            false => format!("SELECT {}.{}({given})::text", self.schema, self.name),
         }
     }
 

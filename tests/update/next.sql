@@ -16,7 +16,7 @@ SELECT m->>'name' AS name,
        m->'labels' AS labels,
        (m->>'value')::double precision AS value,
        m->>'unit' AS unit
-FROM xqueue.metric_rows() AS m;
+FROM xqueue_internal.metric_rows() AS m;
 COMMENT ON COLUMN xqueue.metric.unit IS 'What it counts.';
 
 COMMENT ON VIEW xqueue.latency IS 'How long tasks wait, and are worked on.';

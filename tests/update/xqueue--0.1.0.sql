@@ -27,6 +27,13 @@ BEGIN
 END
 $$;
 
+-- Functions that users do not call: triggers, the hash in indexes, and the functions behind the views. The schema belongs to
+-- the extension; CREATE EXTENSION fails if there is one of this name already, so every function in it is the extension's own.
+-- Every role can name the functions, because queues' owners create triggers and indexes, and takes call the hash.
+CREATE SCHEMA xqueue_internal;
+COMMENT ON SCHEMA xqueue_internal IS 'Functions of the extension xqueue that users do not call: triggers, the hash of sub-queues, and the functions behind the views.';
+GRANT USAGE ON SCHEMA xqueue_internal TO PUBLIC;
+
 -- The registry of queues. Only the extension's functions write it, after checking that the caller owns the table.
 -- Every role can read it.
 
@@ -45,15 +52,15 @@ COMMENT ON COLUMN xqueue.queue.incarnation IS 'Oid of the table when this row wa
 COMMENT ON COLUMN xqueue.queue.definition IS 'Options and the columns that they were resolved to.';
 COMMENT ON COLUMN xqueue.queue.paused_until IS 'End of the pause; NULL or a past time if the queue is not paused.';
 
-CREATE FUNCTION xqueue.registry_changed() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'registry_changed';
-COMMENT ON FUNCTION xqueue.registry_changed() IS 'Internal: trigger of the registry that informs the worker of queues in a restored dump.';
+CREATE FUNCTION xqueue_internal.registry_changed() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'registry_changed';
+COMMENT ON FUNCTION xqueue_internal.registry_changed() IS 'Trigger of the registry that informs the worker of queues in a restored dump.';
 CREATE TRIGGER registry_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON xqueue.queue
-FOR EACH STATEMENT EXECUTE FUNCTION xqueue.registry_changed();
+FOR EACH STATEMENT EXECUTE FUNCTION xqueue_internal.registry_changed();
 COMMENT ON TRIGGER registry_changed ON xqueue.queue IS 'Informs the worker of queues in a restored dump.';
 
-CREATE FUNCTION xqueue.queue_arrives() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'queue_arrives';
-COMMENT ON FUNCTION xqueue.queue_arrives() IS 'Internal: trigger of the registry that skips a restored row if its table is already a queue.';
-CREATE TRIGGER queue_arrives BEFORE INSERT ON xqueue.queue FOR EACH ROW EXECUTE FUNCTION xqueue.queue_arrives();
+CREATE FUNCTION xqueue_internal.queue_arrives() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'queue_arrives';
+COMMENT ON FUNCTION xqueue_internal.queue_arrives() IS 'Trigger of the registry that skips a restored row if its table is already a queue.';
+CREATE TRIGGER queue_arrives BEFORE INSERT ON xqueue.queue FOR EACH ROW EXECUTE FUNCTION xqueue_internal.queue_arrives();
 ALTER TABLE xqueue.queue ENABLE ALWAYS TRIGGER queue_arrives;
 COMMENT ON TRIGGER queue_arrives ON xqueue.queue IS 'Skips a restored row if its table is already a queue.';
 
@@ -103,22 +110,22 @@ COMMENT ON COLUMN xqueue.secret.key IS 'Drawn at random by CREATE EXTENSION.';
 
 -- Trigger functions --------------------------------------------------------------------------------
 
-CREATE FUNCTION xqueue.row_changed() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'row_changed';
-COMMENT ON FUNCTION xqueue.row_changed() IS
-'Internal: trigger of queues that keeps counters, wake-ups and due times up to date after every change of a row, including changes by hand. Created by xqueue.upgrade().';
+CREATE FUNCTION xqueue_internal.row_changed() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'row_changed';
+COMMENT ON FUNCTION xqueue_internal.row_changed() IS
+'Trigger of queues that keeps counters, wake-ups and due times up to date after every change of a row, including changes by hand. Created by xqueue.upgrade().';
 
-CREATE FUNCTION xqueue.row_arrives() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'row_arrives';
-COMMENT ON FUNCTION xqueue.row_arrives() IS
-'Internal: trigger of queues that makes a new row with a future runat wait, and sets the default end of life. Created by xqueue.upgrade().';
+CREATE FUNCTION xqueue_internal.row_arrives() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'row_arrives';
+COMMENT ON FUNCTION xqueue_internal.row_arrives() IS
+'Trigger of queues that makes a new row with a future runat wait, and sets the default end of life. Created by xqueue.upgrade().';
 
-CREATE FUNCTION xqueue.truncated() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'truncated';
-COMMENT ON FUNCTION xqueue.truncated() IS
-'Internal: trigger of queues that sets the counters to zero after TRUNCATE. Created by xqueue.upgrade().';
+CREATE FUNCTION xqueue_internal.truncated() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'truncated';
+COMMENT ON FUNCTION xqueue_internal.truncated() IS
+'Trigger of queues that sets the counters to zero after TRUNCATE. Created by xqueue.upgrade().';
 
-CREATE FUNCTION xqueue.subqueue(label anyelement)
+CREATE FUNCTION xqueue_internal.subqueue(label anyelement)
 RETURNS bigint LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'subqueue';
-COMMENT ON FUNCTION xqueue.subqueue(anyelement) IS
-'Internal: hash that identifies a sub-queue in the indexes of queues with feature utube. Roles that write to such a queue need EXECUTE.';
+COMMENT ON FUNCTION xqueue_internal.subqueue(anyelement) IS
+'Hash that identifies a sub-queue in the indexes of queues with feature utube. Roles that write to such a queue need EXECUTE.';
 
 -- Creator ------------------------------------------------------------------------------------------
 
@@ -469,54 +476,54 @@ RETURNS text LANGUAGE c AS 'MODULE_PATHNAME', 'metrics';
 COMMENT ON FUNCTION xqueue.metrics() IS
 'Returns the metrics of the worker and of each queue that the caller can monitor, in OpenMetrics text format for Prometheus. The view xqueue.metric has them as rows.';
 
-CREATE FUNCTION xqueue.is_shown(queue regclass)
+CREATE FUNCTION xqueue_internal.is_shown(queue regclass)
 RETURNS boolean LANGUAGE c AS 'MODULE_PATHNAME', 'is_shown';
-COMMENT ON FUNCTION xqueue.is_shown(regclass) IS 'Internal: whether the views show this queue to the caller.';
+COMMENT ON FUNCTION xqueue_internal.is_shown(regclass) IS 'Whether the views show this queue to the caller.';
 
-CREATE FUNCTION xqueue.condition(queue regclass)
+CREATE FUNCTION xqueue_internal.condition(queue regclass)
 RETURNS SETOF jsonb LANGUAGE c ROWS 1 AS 'MODULE_PATHNAME', 'condition';
-COMMENT ON FUNCTION xqueue.condition(regclass) IS 'Internal: read the view xqueue.queues instead.';
+COMMENT ON FUNCTION xqueue_internal.condition(regclass) IS 'Read the view xqueue.queues instead.';
 
-CREATE FUNCTION xqueue.call_counts(queue regclass)
+CREATE FUNCTION xqueue_internal.call_counts(queue regclass)
 RETURNS SETOF jsonb LANGUAGE c ROWS 18 AS 'MODULE_PATHNAME', 'call_counts';
-COMMENT ON FUNCTION xqueue.call_counts(regclass) IS 'Internal: read the view xqueue.calls instead.';
+COMMENT ON FUNCTION xqueue_internal.call_counts(regclass) IS 'Read the view xqueue.calls instead.';
 
-CREATE FUNCTION xqueue.holders(queue regclass)
+CREATE FUNCTION xqueue_internal.holders(queue regclass)
 RETURNS SETOF jsonb LANGUAGE c ROWS 1 AS 'MODULE_PATHNAME', 'holders';
-COMMENT ON FUNCTION xqueue.holders(regclass) IS 'Internal: read the view xqueue.taken instead.';
+COMMENT ON FUNCTION xqueue_internal.holders(regclass) IS 'Read the view xqueue.taken instead.';
 
-CREATE FUNCTION xqueue.measures(queue regclass)
+CREATE FUNCTION xqueue_internal.measures(queue regclass)
 RETURNS SETOF jsonb LANGUAGE c ROWS 1 AS 'MODULE_PATHNAME', 'measures';
-COMMENT ON FUNCTION xqueue.measures(regclass) IS 'Internal: read the view xqueue.latency instead.';
+COMMENT ON FUNCTION xqueue_internal.measures(regclass) IS 'Read the view xqueue.latency instead.';
 
-CREATE FUNCTION xqueue.metric_rows()
+CREATE FUNCTION xqueue_internal.metric_rows()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'metric_rows';
-COMMENT ON FUNCTION xqueue.metric_rows() IS 'Internal: read the view xqueue.metric instead.';
+COMMENT ON FUNCTION xqueue_internal.metric_rows() IS 'Read the view xqueue.metric instead.';
 
-CREATE FUNCTION xqueue.in_flight(queue regclass)
+CREATE FUNCTION xqueue_internal.in_flight(queue regclass)
 RETURNS SETOF jsonb LANGUAGE c ROWS 10 AS 'MODULE_PATHNAME', 'in_flight';
-COMMENT ON FUNCTION xqueue.in_flight(regclass) IS 'Internal: read the view xqueue.tasks_in_flight instead.';
+COMMENT ON FUNCTION xqueue_internal.in_flight(regclass) IS 'Read the view xqueue.tasks_in_flight instead.';
 
-CREATE FUNCTION xqueue.buried(queue regclass, count integer)
+CREATE FUNCTION xqueue_internal.buried(queue regclass, count integer)
 RETURNS SETOF jsonb LANGUAGE c ROWS 50 AS 'MODULE_PATHNAME', 'buried';
-COMMENT ON FUNCTION xqueue.buried(regclass, integer) IS
-'Internal: the first buried tasks of a queue with their columns as text, for the board. Use xqueue.tasks_by_state() instead.';
+COMMENT ON FUNCTION xqueue_internal.buried(regclass, integer) IS
+'The first buried tasks of a queue with their columns as text, for the board. Use xqueue.tasks_by_state() instead.';
 
-CREATE FUNCTION xqueue.database_workers()
+CREATE FUNCTION xqueue_internal.database_workers()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'database_workers';
-COMMENT ON FUNCTION xqueue.database_workers() IS 'Internal: read the view xqueue.workers instead.';
+COMMENT ON FUNCTION xqueue_internal.database_workers() IS 'Read the view xqueue.workers instead.';
 
-CREATE FUNCTION xqueue.session_connections()
+CREATE FUNCTION xqueue_internal.session_connections()
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'session_connections';
-COMMENT ON FUNCTION xqueue.session_connections() IS 'Internal: read the view xqueue.sessions instead.';
+COMMENT ON FUNCTION xqueue_internal.session_connections() IS 'Read the view xqueue.sessions instead.';
 
-CREATE FUNCTION xqueue.waiting_consumers(queue regclass)
+CREATE FUNCTION xqueue_internal.waiting_consumers(queue regclass)
 RETURNS SETOF jsonb LANGUAGE c ROWS 1 AS 'MODULE_PATHNAME', 'waiting_consumers';
-COMMENT ON FUNCTION xqueue.waiting_consumers(regclass) IS 'Internal: read the view xqueue.consumers instead.';
+COMMENT ON FUNCTION xqueue_internal.waiting_consumers(regclass) IS 'Read the view xqueue.consumers instead.';
 
-CREATE FUNCTION xqueue.waiting_producers(queue regclass)
+CREATE FUNCTION xqueue_internal.waiting_producers(queue regclass)
 RETURNS SETOF jsonb LANGUAGE c ROWS 1 AS 'MODULE_PATHNAME', 'waiting_producers';
-COMMENT ON FUNCTION xqueue.waiting_producers(regclass) IS 'Internal: read the view xqueue.producers instead.';
+COMMENT ON FUNCTION xqueue_internal.waiting_producers(regclass) IS 'Read the view xqueue.producers instead.';
 
 -- sql/views.sql
 
@@ -534,7 +541,7 @@ SELECT q.relation AS queue,
        (c->>'done')::bigint AS out_1m,
        (c->>'consumers')::integer AS consumers,
        c->>'error' AS error
-FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.condition(q.relation) AS c;
+FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue_internal.condition(q.relation) AS c;
 COMMENT ON VIEW xqueue.queues IS 'Queues of this database that you can monitor: tasks by state, age of the oldest ready task, tasks in and out, waiting consumers, and the current error.';
 COMMENT ON COLUMN xqueue.queues.queue IS 'Table of the queue.';
 COMMENT ON COLUMN xqueue.queues.ready IS 'Tasks that can be taken.';
@@ -557,7 +564,7 @@ SELECT q.relation AS queue,
        make_interval(secs => (m->'works'->>'p50')::double precision) AS work_p50,
        make_interval(secs => (m->'works'->>'p95')::double precision) AS work_p95,
        make_interval(secs => (m->'works'->>'p99')::double precision) AS work_p99
-FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.measures(q.relation) AS m;
+FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue_internal.measures(q.relation) AS m;
 COMMENT ON VIEW xqueue.latency IS 'How long tasks were ready before the take, and taken before the ack, since the server started or stats_reset. Each interval is the upper bound of a histogram bucket; NULL above 30,000 s.';
 COMMENT ON COLUMN xqueue.latency.queue IS 'Table of the queue.';
 COMMENT ON COLUMN xqueue.latency.taken IS 'Number of tasks taken.';
@@ -573,7 +580,7 @@ CREATE VIEW xqueue.metric AS
 SELECT m->>'name' AS name,
        m->'labels' AS labels,
        (m->>'value')::double precision AS value
-FROM xqueue.metric_rows() AS m;
+FROM xqueue_internal.metric_rows() AS m;
 COMMENT ON VIEW xqueue.metric IS 'Metrics of xqueue.metrics() as rows, for exporters and dashboards that read SQL.';
 COMMENT ON COLUMN xqueue.metric.name IS 'Name of the metric, for example xqueue_tasks.';
 COMMENT ON COLUMN xqueue.metric.labels IS 'Labels of the sample: database, schema, queue and others.';
@@ -604,7 +611,7 @@ CROSS JOIN LATERAL (
                  THEN a.attnum = (d.definition->>'number')::smallint
                  ELSE a.attname = d.definition->>'name' END
 ) AS c
-WHERE xqueue.is_shown(q.relation);
+WHERE xqueue_internal.is_shown(q.relation);
 COMMENT ON VIEW xqueue.definitions IS 'Definitions of the queues of this database that you can monitor.';
 COMMENT ON COLUMN xqueue.definitions.queue IS 'Table of the queue.';
 COMMENT ON COLUMN xqueue.definitions.key IS 'Columns of the key.';
@@ -618,7 +625,7 @@ SELECT q.relation AS queue,
        (h->>'pid')::integer AS pid,
        (h->>'session')::uuid AS session,
        (h->>'tasks')::bigint AS tasks
-FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.holders(q.relation) AS h;
+FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue_internal.holders(q.relation) AS h;
 COMMENT ON VIEW xqueue.taken IS 'Sessions that hold tasks, with the number of tasks in each queue. Reads the taken tasks.';
 COMMENT ON COLUMN xqueue.taken.queue IS 'Table of the queue.';
 COMMENT ON COLUMN xqueue.taken.pid IS 'Process that holds the tasks; NULL for an identified session without a connection.';
@@ -635,7 +642,7 @@ SELECT q.relation AS queue,
        make_interval(secs => round((t->>'taken_for')::numeric, 1)::double precision) AS taken_for,
        make_interval(secs => round((t->>'time_left')::numeric, 1)::double precision) AS time_left,
        (t->>'session')::uuid AS session
-FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.in_flight(q.relation) AS t
+FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue_internal.in_flight(q.relation) AS t
 LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = (t->>'pid')::integer;
 COMMENT ON VIEW xqueue.tasks_in_flight IS 'Taken tasks with the connection that holds each, at most 10,000 of a queue. Reads the taken tasks.';
 COMMENT ON COLUMN xqueue.tasks_in_flight.queue IS 'Table of the queue.';
@@ -652,7 +659,7 @@ CREATE VIEW xqueue.calls AS
 SELECT q.relation AS queue,
        c->>'call' AS call,
        (c->>'tasks')::bigint AS tasks
-FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.call_counts(q.relation) AS c;
+FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue_internal.call_counts(q.relation) AS c;
 COMMENT ON VIEW xqueue.calls IS 'Tasks by kind of call since the server started or stats_reset. delay, session, ttr, ttl and zombie count the worker''s changes.';
 COMMENT ON COLUMN xqueue.calls.queue IS 'Table of the queue.';
 COMMENT ON COLUMN xqueue.calls.call IS 'Kind of call; kick includes dig and plow, snatch includes release_all, put includes INSERT.';
@@ -666,7 +673,7 @@ SELECT d.datname AS database,
        make_interval(secs => round((w->>'since_round')::numeric, 1)::double precision) AS since_round,
        make_interval(secs => round((w->>'lag')::numeric, 1)::double precision) AS lag,
        w->>'error' AS error
-FROM xqueue.database_workers() AS w
+FROM xqueue_internal.database_workers() AS w
 LEFT JOIN pg_catalog.pg_database d ON d.oid = (w->>'database')::oid;
 COMMENT ON VIEW xqueue.workers IS 'Background workers of all databases, including databases that need a worker but do not have one.';
 COMMENT ON COLUMN xqueue.workers.database IS 'Database that the worker serves.';
@@ -683,7 +690,7 @@ SELECT q.relation AS queue,
        (w->>'session')::uuid AS session,
        to_timestamp((w->>'since')::double precision) AS since,
        'waiting'::text AS state
-FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.waiting_consumers(q.relation) AS w;
+FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue_internal.waiting_consumers(q.relation) AS w;
 COMMENT ON VIEW xqueue.consumers IS 'Consumers waiting for a task, first come first served.';
 COMMENT ON COLUMN xqueue.consumers.queue IS 'Table of the queue.';
 COMMENT ON COLUMN xqueue.consumers.pid IS 'Process that waits.';
@@ -699,7 +706,7 @@ SELECT s.uuid AS session,
        coalesce(attached.pids, '{}') AS pids
 FROM xqueue.session s
      LEFT JOIN (SELECT (c->>'session')::uuid AS uuid, array_agg((c->>'pid')::integer ORDER BY (c->>'pid')::integer) AS pids
-                FROM xqueue.session_connections() AS c GROUP BY 1) AS attached USING (uuid)
+                FROM xqueue_internal.session_connections() AS c GROUP BY 1) AS attached USING (uuid)
 WHERE pg_catalog.pg_has_role(s.role, 'MEMBER');
 COMMENT ON VIEW xqueue.sessions IS 'Identified sessions of roles that you are a member of, with the processes attached to each.';
 COMMENT ON COLUMN xqueue.sessions.session IS 'Identifies the session, as in the owner column of its tasks.';
@@ -714,7 +721,7 @@ SELECT q.relation AS queue,
        (w->>'session')::uuid AS session,
        to_timestamp((w->>'since')::double precision) AS since,
        (w->>'tasks')::bigint AS tasks
-FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue.waiting_producers(q.relation) AS w;
+FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue_internal.waiting_producers(q.relation) AS w;
 COMMENT ON VIEW xqueue.producers IS 'Producers waiting for room in a queue with feature capacity, first come first served.';
 COMMENT ON COLUMN xqueue.producers.queue IS 'Table of the queue.';
 COMMENT ON COLUMN xqueue.producers.pid IS 'Process that waits.';

@@ -4,7 +4,7 @@
 use crate::field::Field;
 use crate::statement::change::MORTAL;
 use crate::statement::rule::Assigned;
-use crate::statement::{CLOCK, Parameters, Table, join};
+use crate::statement::{CLOCK, INTERNAL, Parameters, Table, join};
 use crate::status::Status;
 
 impl Table {
@@ -128,7 +128,7 @@ impl Table {
         let make = |(name, event, each, when, function)| {
             let trigger = in_sql(name);
             let create = format!(
-                "CREATE TRIGGER {trigger} {event} ON {table} {each} {when}EXECUTE FUNCTION xqueue.{function}()"
+                "CREATE TRIGGER {trigger} {event} ON {table} {each} {when}EXECUTE FUNCTION {INTERNAL}.{function}()"
             );
             let enable = format!("ALTER TABLE {table} ENABLE ALWAYS TRIGGER {trigger}");
             (name, vec![create, enable])

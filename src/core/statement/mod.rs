@@ -132,6 +132,8 @@ impl Parameters {
     }
 }
 
+/// The schema of functions that users do not call.
+const INTERNAL: &str = "xqueue_internal";
 const EQUALS: &str = "OPERATOR(pg_catalog.=)";
 const AT_LEAST: &str = "OPERATOR(pg_catalog.>=)";
 const PLUS: &str = "OPERATOR(pg_catalog.+)";

@@ -9,7 +9,7 @@
 use crate::field::Field;
 use crate::level;
 use crate::statement::step::hidden;
-use crate::statement::{CLOCK, EQUALS, Index, Parameter, Parameters, Table, Text};
+use crate::statement::{CLOCK, EQUALS, INTERNAL, Index, Parameter, Parameters, Table, Text};
 use crate::status::Status;
 
 pub(super) const IN_STRICT_ORDER: [Status; 2] = [Status::Ready, Status::Waiting];
@@ -35,7 +35,7 @@ impl Table {
     /// Returns the sub-queue hash of the row named by `prefix`.
     pub(super) fn subqueue(&self, prefix: &str) -> String {
         let tube = self.field(Field::Tube);
-        format!("xqueue.subqueue({prefix}{tube})")
+        format!("{INTERNAL}.subqueue({prefix}{tube})")
     }
 
     /// Selects and locks the first task of a sub-queue if it is ready, no other transaction has locked it, and no task
@@ -185,7 +185,7 @@ mod tests {
         let table = table(r#"{"utube": true, "priority": true, "ttl": 60}"#);
         let mut parameters = Parameters::default();
         let pick = table.picking_in_subqueue(false, false, &mut parameters);
-        let subqueue = "xqueue.subqueue(head.tube)";
+        let subqueue = "xqueue_internal.subqueue(head.tube)";
         assert!(
             pick.contains(&format!("ORDER BY {subqueue}, head.priority, head.a, head.b LIMIT 1")),
             "{pick}"

@@ -38,12 +38,12 @@ BEGIN
         EXECUTE format('CREATE FUNCTION shield.session_%1$s() RETURNS uuid IMMUTABLE LANGUAGE sql AS $f$ SELECT md5(''%1$s'')::uuid $f$', n % 4 + 10 * n);
     END LOOP;
     -- A function that returns a set is allowed in few expressions, so each gets a companion that returns its first row.
-    FOR f IN SELECT p.oid, proname, format_type(prorettype, NULL) AS result,
+    FOR f IN SELECT p.oid, pronamespace::regnamespace AS schema, proname, format_type(prorettype, NULL) AS result,
                     (SELECT string_agg(format_type(t, NULL), ', ' ORDER BY i) FROM unnest(proargtypes) WITH ORDINALITY u(t, i)) AS given,
                     (SELECT string_agg('$' || i, ', ' ORDER BY i) FROM generate_series(1, pronargs) i) AS passed
-             FROM pg_proc p WHERE pronamespace = 'xqueue'::regnamespace AND proretset LOOP
-        EXECUTE format('CREATE FUNCTION shield.%1$s_%2$s(%3$s) RETURNS %4$s LANGUAGE sql AS $f$ SELECT xqueue.%1$I(%5$s) LIMIT 1 $f$',
-                       f.proname, f.oid, f.given, f.result, f.passed);
+             FROM pg_proc p WHERE pronamespace IN ('xqueue'::regnamespace, 'xqueue_internal'::regnamespace) AND proretset LOOP
+        EXECUTE format('CREATE FUNCTION shield.%1$s_%2$s(%3$s) RETURNS %4$s LANGUAGE sql AS $f$ SELECT %6$s.%1$I(%5$s) LIMIT 1 $f$',
+                       f.proname, f.oid, f.given, f.result, f.passed, f.schema);
     END LOOP;
 END $$;
 
@@ -62,7 +62,7 @@ AND NOT (p.prokind = 'f' AND EXISTS (SELECT FROM pg_cast WHERE castfunc = p.oid 
 UNION ALL
 SELECT (p.oid::bigint + 1000000 * n)::oid, p.pronamespace, p.proname, p.proretset AND n > 1, p.prokind, p.proargtypes, p.prorettype
 FROM pg_catalog.pg_proc p, generate_series(1, 2) n
-WHERE p.pronamespace IN ('xqueue'::regnamespace, 'shield'::regnamespace) AND p.prokind = 'f';
+WHERE p.pronamespace IN ('xqueue'::regnamespace, 'xqueue_internal'::regnamespace, 'shield'::regnamespace) AND p.prokind = 'f';
 CREATE INDEX ON shield.pg_proc (oid);
 ANALYZE shield.pg_proc;
 GRANT SELECT ON shield.pg_proc TO PUBLIC;

@@ -240,7 +240,7 @@ impl Material {
             let function = self.function(random);
             if !function.is_procedure {
                 let given = function.given(|a| argument(a, queue, &self.odd, random));
-                return format!("xqueue.{}({given})", function.name);
+                return format!("{}.{}({given})", function.schema, function.name);
             }
         }
     }

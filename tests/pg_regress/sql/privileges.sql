@@ -63,9 +63,9 @@ INSERT INTO xqueue.queue VALUES ('work.jobs', 0, '{}');
 
 -- The triggers are no way in: not set on a table of one's own, and not called
 CREATE TEMP TABLE own (id int);
-CREATE TRIGGER t AFTER INSERT ON own FOR EACH ROW EXECUTE FUNCTION xqueue.row_changed();
+CREATE TRIGGER t AFTER INSERT ON own FOR EACH ROW EXECUTE FUNCTION xqueue_internal.row_changed();
 INSERT INTO own VALUES (1);
-SELECT xqueue.row_changed();
+SELECT xqueue_internal.row_changed();
 :code
 DROP TABLE own;
 RESET ROLE;

@@ -6,12 +6,18 @@ FROM pg_proc p
 WHERE p.pronamespace = 'xqueue'::regnamespace
 ORDER BY p.proname COLLATE "C", pg_get_function_arguments(p.oid) COLLATE "C";
 
+-- Internal functions, in a schema of the extension's own
+SELECT p.proname AS function, pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result
+FROM pg_proc p
+WHERE p.pronamespace = 'xqueue_internal'::regnamespace
+ORDER BY p.proname COLLATE "C", pg_get_function_arguments(p.oid) COLLATE "C";
+
 -- Kind, volatility, strictness, and that none acts with other rights than its caller's
 SELECT p.prokind AS kind, p.provolatile AS volatile, p.proisstrict AS strict, p.prosecdef AS definer, l.lanname AS language,
        p.proparallel AS parallel, count(*), string_agg(DISTINCT p.proname COLLATE "C", ' ') AS functions
 FROM pg_proc p
 JOIN pg_language l ON l.oid = p.prolang
-WHERE p.pronamespace = 'xqueue'::regnamespace
+WHERE p.pronamespace IN ('xqueue'::regnamespace, 'xqueue_internal'::regnamespace)
 GROUP BY 1, 2, 3, 4, 5, 6
 ORDER BY 1, 2, 3, 4, 5, 6;
 
@@ -29,15 +35,16 @@ CROSS JOIN aclexplode(c.relacl) x
 WHERE c.relnamespace = 'xqueue'::regnamespace AND c.relkind IN ('r', 'v') AND x.grantee = 0
 GROUP BY 1
 ORDER BY c.relname COLLATE "C";
-SELECT x.privilege_type AS "public may, in the schema"
+SELECT n.nspname AS schema, x.privilege_type AS public
 FROM pg_namespace n
 CROSS JOIN aclexplode(n.nspacl) x
-WHERE n.nspname = 'xqueue' AND x.grantee = 0;
+WHERE n.nspname IN ('xqueue', 'xqueue_internal') AND x.grantee = 0
+ORDER BY n.nspname COLLATE "C";
 
 -- What has no comment: nothing
 SELECT 'function' AS what, p.oid::regprocedure::text AS name
 FROM pg_proc p
-WHERE p.pronamespace = 'xqueue'::regnamespace AND obj_description(p.oid, 'pg_proc') IS NULL
+WHERE p.pronamespace IN ('xqueue'::regnamespace, 'xqueue_internal'::regnamespace) AND obj_description(p.oid, 'pg_proc') IS NULL
 UNION ALL
 SELECT 'relation', c.relname
 FROM pg_class c
@@ -58,16 +65,17 @@ FROM pg_trigger t
 JOIN pg_class c ON c.oid = t.tgrelid
 WHERE c.relnamespace = 'xqueue'::regnamespace AND obj_description(t.oid, 'pg_trigger') IS NULL;
 
--- What belongs to the extension but does not lie in its schema, and what lies there but does not belong to it: nothing
+-- What belongs to the extension but does not lie in its schemas, and what lies there but does not belong to it: nothing
 SELECT pg_describe_object(d.classid, d.objid, d.objsubid) AS "outside"
 FROM pg_depend d
 JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass
 WHERE e.extname = 'xqueue' AND d.deptype = 'e' AND d.classid IN ('pg_proc'::regclass, 'pg_class'::regclass)
-  AND NOT EXISTS (SELECT FROM pg_proc p WHERE d.classid = 'pg_proc'::regclass AND p.oid = d.objid AND p.pronamespace = 'xqueue'::regnamespace)
+  AND NOT EXISTS (SELECT FROM pg_proc p WHERE d.classid = 'pg_proc'::regclass AND p.oid = d.objid
+                  AND p.pronamespace IN ('xqueue'::regnamespace, 'xqueue_internal'::regnamespace))
   AND NOT EXISTS (SELECT FROM pg_class c WHERE d.classid = 'pg_class'::regclass AND c.oid = d.objid AND c.relnamespace = 'xqueue'::regnamespace);
 SELECT p.oid::regprocedure AS "strangers"
 FROM pg_proc p
-WHERE p.pronamespace = 'xqueue'::regnamespace
+WHERE p.pronamespace IN ('xqueue'::regnamespace, 'xqueue_internal'::regnamespace)
   AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e');
 
 -- The registry is in a dump

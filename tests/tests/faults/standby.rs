@@ -9,7 +9,7 @@ const ALLOWED: [&str; 26] = [
     "SELECT xqueue.state()",
     "SELECT xqueue.peek('jobs', 1)",
     "SELECT xqueue.tasks_by_state('jobs', 'ready')",
-    "SELECT xqueue.buried('jobs', 1)",
+    "SELECT xqueue_internal.buried('jobs', 1)",
     "SELECT xqueue.stats('jobs')",
     "SELECT xqueue.stats('jobs', 1)",
     "SELECT xqueue.stats()",
@@ -19,19 +19,19 @@ const ALLOWED: [&str; 26] = [
     "SELECT xqueue.identify()",
     "SELECT xqueue.upgrade('jobs')",
     "SELECT xqueue.upgrade('jobs', '{\"features\": {\"ttl\": true}}', dry_run => true)",
-    "SELECT xqueue.is_shown('jobs')",
-    "SELECT xqueue.condition('jobs')",
-    "SELECT xqueue.call_counts('jobs')",
-    "SELECT xqueue.holders('jobs')",
-    "SELECT xqueue.session_connections()",
-    "SELECT xqueue.waiting_consumers('jobs')",
-    "SELECT xqueue.waiting_producers('jobs')",
-    "SELECT xqueue.in_flight('jobs')",
-    "SELECT xqueue.measures('jobs')",
-    "SELECT xqueue.metric_rows()",
-    "SELECT xqueue.database_workers()",
+    "SELECT xqueue_internal.is_shown('jobs')",
+    "SELECT xqueue_internal.condition('jobs')",
+    "SELECT xqueue_internal.call_counts('jobs')",
+    "SELECT xqueue_internal.holders('jobs')",
+    "SELECT xqueue_internal.session_connections()",
+    "SELECT xqueue_internal.waiting_consumers('jobs')",
+    "SELECT xqueue_internal.waiting_producers('jobs')",
+    "SELECT xqueue_internal.in_flight('jobs')",
+    "SELECT xqueue_internal.measures('jobs')",
+    "SELECT xqueue_internal.metric_rows()",
+    "SELECT xqueue_internal.database_workers()",
     "SELECT xqueue.uuidv7()",
-    "SELECT xqueue.subqueue('a'::text)",
+    "SELECT xqueue_internal.subqueue('a'::text)",
 ];
 
 const REFUSED: [&str; 31] = [
@@ -116,12 +116,12 @@ fn a_standby_refuses_to_write() {
     standby.assert_quiet();
 
     let function = |sql: &&str| {
-        let name = sql.split("xqueue.").nth(1).and_then(|call| call.split('(').next());
+        let name = sql.split('.').nth(1).and_then(|call| call.split('(').next());
         name.expect("a function is called").to_owned()
     };
     let called: BTreeSet<String> = ALLOWED.iter().chain(&REFUSED).map(function).collect();
     let all = "SELECT array_agg(DISTINCT proname::text) FROM pg_proc \
-               WHERE pronamespace = 'xqueue'::regnamespace AND prorettype <> 'trigger'::regtype";
+               WHERE pronamespace IN ('xqueue'::regnamespace, 'xqueue_internal'::regnamespace) AND prorettype <> 'trigger'::regtype";
     let all: Vec<String> = scalar(&mut c, all, &[]);
     assert_eq!(called, all.into_iter().collect(), "every function was called");
 }

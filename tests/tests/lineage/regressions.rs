@@ -57,12 +57,12 @@ fn the_registry_is_written_with_a_search_path_of_our_own() {
 fn trigger_functions_refuse_to_be_used_otherwise() {
     let mut q = Queue::new("misuse");
     for trigger in [
-        "AFTER INSERT ON {q} FOR EACH STATEMENT EXECUTE FUNCTION xqueue.row_changed()",
-        "BEFORE INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue.row_changed()",
-        "BEFORE INSERT ON {q} FOR EACH STATEMENT EXECUTE FUNCTION xqueue.row_arrives()",
-        "AFTER INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue.row_arrives()",
-        "AFTER INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue.truncated()",
-        "BEFORE INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue.queue_arrives()",
+        "AFTER INSERT ON {q} FOR EACH STATEMENT EXECUTE FUNCTION xqueue_internal.row_changed()",
+        "BEFORE INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue_internal.row_changed()",
+        "BEFORE INSERT ON {q} FOR EACH STATEMENT EXECUTE FUNCTION xqueue_internal.row_arrives()",
+        "AFTER INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue_internal.row_arrives()",
+        "AFTER INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue_internal.truncated()",
+        "BEFORE INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue_internal.queue_arrives()",
     ] {
         q.sql(&format!("CREATE TRIGGER misuse {trigger}"));
         let sql = format!("INSERT INTO {} DEFAULT VALUES", q.name);

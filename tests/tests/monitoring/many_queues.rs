@@ -102,7 +102,7 @@ fn a_view_shows_the_queue_that_is_asked_for() {
     }
     for function in ["condition", "measures", "call_counts", "holders", "in_flight"] {
         for table in ["pg_class", "xqueue.queue"] {
-            let sql = format!("SELECT count(*) FROM xqueue.{function}('{table}')");
+            let sql = format!("SELECT count(*) FROM xqueue_internal.{function}('{table}')");
             assert_eq!(scalar::<i64>(&mut c, &sql, &[]), 0, "{sql}");
         }
     }
@@ -128,9 +128,9 @@ fn a_queue_of_others_is_not_shown_for_itself_either() {
     for call in
         ["condition", "measures", "call_counts", "holders", "in_flight", "waiting_consumers"]
     {
-        let sql = format!("SELECT count(*) FROM xqueue.{call}('q0')");
+        let sql = format!("SELECT count(*) FROM xqueue_internal.{call}('q0')");
         assert_eq!(scalar::<i64>(&mut c, &sql, &[]), 0, "{sql}");
     }
-    assert!(!scalar::<bool>(&mut c, "SELECT xqueue.is_shown('q0')", &[]));
-    assert!(scalar::<bool>(&mut c, "SELECT xqueue.is_shown('q1')", &[]));
+    assert!(!scalar::<bool>(&mut c, "SELECT xqueue_internal.is_shown('q0')", &[]));
+    assert!(scalar::<bool>(&mut c, "SELECT xqueue_internal.is_shown('q1')", &[]));
 }

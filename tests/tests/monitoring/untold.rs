@@ -117,7 +117,9 @@ fn changes_that_a_second_trigger_reports() {
         ("BEFORE INSERT ON {q} FOR EACH ROW", "row_arrives"),
     ] {
         let mut q = queue(2);
-        q.sql(&format!("CREATE TRIGGER mine {timing} EXECUTE FUNCTION xqueue.{function}()"));
+        q.sql(&format!(
+            "CREATE TRIGGER mine {timing} EXECUTE FUNCTION xqueue_internal.{function}()"
+        ));
         q.sql("INSERT INTO {q} DEFAULT VALUES; DELETE FROM {q} WHERE id = 1");
         q.assert_tasks(&[("ready", 2)]);
         q.sql("TRUNCATE {q}; INSERT INTO {q} DEFAULT VALUES");
@@ -170,7 +172,7 @@ fn triggers_of_the_users_that_bear_the_names_of_ours() {
     // Our function on another event does not count as our trigger.
     q.sql(
         "DROP TRIGGER xqueue_insert ON {q};
-         CREATE TRIGGER xqueue_insert AFTER DELETE ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue.row_changed();
+         CREATE TRIGGER xqueue_insert AFTER DELETE ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue_internal.row_changed();
          ALTER TABLE {q} ENABLE ALWAYS TRIGGER xqueue_insert; INSERT INTO {q} DEFAULT VALUES",
     );
     assert_honest(&mut q);
@@ -202,7 +204,7 @@ fn a_trigger_of_ours_for_other_columns() {
     let mut q = queue(2);
     q.sql(
         "DROP TRIGGER xqueue_update ON {q};
-         CREATE TRIGGER xqueue_update AFTER UPDATE OF payload ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue.row_changed();
+         CREATE TRIGGER xqueue_update AFTER UPDATE OF payload ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue_internal.row_changed();
          ALTER TABLE {q} ENABLE ALWAYS TRIGGER xqueue_update; UPDATE {q} SET status = 'W', runat = 'infinity'",
     );
     assert_honest(&mut q);

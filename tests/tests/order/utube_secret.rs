@@ -69,7 +69,7 @@ fn the_hash_is_the_same_wherever_it_is_computed() {
     let check = "SELECT count(bt_index_check(indexrelid, true)::text) FROM pg_index \
                  WHERE indrelid = 'jobs'::regclass";
     assert_eq!(scalar::<i64>(&mut admin, check, &[]), 4);
-    let sum = "SELECT sum(xqueue.subqueue(customer))::text FROM jobs";
+    let sum = "SELECT sum(xqueue_internal.subqueue(customer))::text FROM jobs";
     let plan = c.simple_query(&format!("EXPLAIN {sum}")).unwrap();
     assert!(format!("{plan:?}").contains("Partial Aggregate"), "{plan:?}");
     let in_parallel: String = scalar(&mut c, sum, &[]);
@@ -77,7 +77,7 @@ fn the_hash_is_the_same_wherever_it_is_computed() {
     assert_eq!(scalar::<String>(&mut c, sum, &[]), in_parallel);
     assert_eq!(take(&mut c, "jobs", "0", 2000).len(), 1000);
     let found = "SELECT count(*) FROM jobs \
-                 WHERE status = 'T' AND xqueue.subqueue(customer) = xqueue.subqueue('customer 7'::text)";
+                 WHERE status = 'T' AND xqueue_internal.subqueue(customer) = xqueue_internal.subqueue('customer 7'::text)";
     assert_eq!(scalar::<i64>(&mut c, found, &[]), 1);
     c.batch_execute("DROP TABLE jobs").unwrap();
     admin.batch_execute(&format!("DROP OWNED BY {}", role.name)).unwrap();
@@ -88,7 +88,7 @@ fn the_hash_is_the_same_wherever_it_is_computed() {
 fn each_installation_has_a_secret_of_its_own() {
     let db = Database::new("utube_secret");
     let mut c = db.client();
-    let hash = |c: &mut Client| scalar::<i64>(c, "SELECT xqueue.subqueue('a'::text)", &[]);
+    let hash = |c: &mut Client| scalar::<i64>(c, "SELECT xqueue_internal.subqueue('a'::text)", &[]);
     let first = hash(&mut c);
     assert_ne!(first, hash(&mut connect()));
     let plain = "SELECT hash_array_extended(ARRAY['a'], 0)";
@@ -115,7 +115,7 @@ fn each_installation_has_a_secret_of_its_own() {
     assert_ne!(first, second);
     assert_eq!(second, hash(&mut db.client()));
     take_one(&mut c, json!({"tube": "tube", "status": "status", "owner": "owner"}));
-    let with_index = "SELECT count(*) FROM jobs WHERE status = 'R' AND xqueue.subqueue(tube) = xqueue.subqueue('a'::text)";
+    let with_index = "SELECT count(*) FROM jobs WHERE status = 'R' AND xqueue_internal.subqueue(tube) = xqueue_internal.subqueue('a'::text)";
     c.batch_execute("SET enable_seqscan = off").unwrap();
     assert_eq!(scalar::<i64>(&mut c, with_index, &[]), 1);
 }
@@ -130,6 +130,9 @@ fn only_superusers_read_the_secret() {
     admin.batch_execute(&grant.replace("{}", &role.name)).unwrap();
     assert_eq!(scalar::<i64>(&mut c, read, &[]), 0);
     assert_eq!(scalar::<i64>(&mut admin, read, &[]), 1);
-    c.batch_execute("SELECT xqueue.subqueue(NULL::uuid), xqueue.subqueue(ARRAY[1, 2])").unwrap();
+    c.batch_execute(
+        "SELECT xqueue_internal.subqueue(NULL::uuid), xqueue_internal.subqueue(ARRAY[1, 2])",
+    )
+    .unwrap();
     admin.batch_execute(&format!("DROP OWNED BY {}", role.name)).unwrap();
 }

@@ -293,7 +293,7 @@ fn the_registry_is_written_by_our_code_only() {
     }
     // The trigger functions do nothing on a table that is no queue.
     let functions: Vec<String> = c
-        .query("SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'xqueue'::regnamespace AND prorettype = 'trigger'::regtype", &[])
+        .query("SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace IN ('xqueue'::regnamespace, 'xqueue_internal'::regnamespace) AND prorettype = 'trigger'::regtype", &[])
         .unwrap()
         .iter()
         .map(|row| row.get(0))
@@ -315,7 +315,6 @@ fn the_registry_is_written_by_our_code_only() {
 #[test]
 fn no_security_definer_and_no_function_left_open() {
     let mut c = connect();
-    let sql =
-        "SELECT count(*) FROM pg_proc WHERE pronamespace = 'xqueue'::regnamespace AND prosecdef";
+    let sql = "SELECT count(*) FROM pg_proc WHERE pronamespace IN ('xqueue'::regnamespace, 'xqueue_internal'::regnamespace) AND prosecdef";
     assert_eq!(scalar::<i64>(&mut c, sql, &[]), 0);
 }

@@ -267,7 +267,7 @@ fn the_uuid_of_the_owner_column_opens_nothing() {
     }
     assert_eq!(values(&mut q.admin, row, &[&sessions[0]]), before, "nor is it renewed");
     assert_eq!(values(&mut q.admin, row, &[&sessions[1]]), Vec::<Value>::new(), "nor kept");
-    for list in ["xqueue.sessions", "xqueue.session_connections()"] {
+    for list in ["xqueue.sessions", "xqueue_internal.session_connections()"] {
         let others = format!("SELECT to_jsonb(s) FROM {list} s WHERE s::text ~ $1");
         for session in &sessions {
             assert_eq!(values(&mut c, &others, &[session]).len(), 0, "{list}");

@@ -23,7 +23,7 @@ const LOOKS: &[&str] = &[
     "SELECT xqueue.stats('{t}', 5)",
     "SELECT xqueue.stats('{t}', '[1, 7]'::jsonb)",
     "SELECT xqueue.stats(NULL::{t}, ARRAY[1, 7])",
-    "SELECT xqueue.buried('{t}', 50)",
+    "SELECT xqueue_internal.buried('{t}', 50)",
     "SELECT xqueue.check('{t}')",
     "SELECT xqueue.check(NULL::{t})",
 ];
@@ -95,12 +95,12 @@ fn a_look_runs_nothing_of_the_owner() {
 fn buried_tasks_are_shown_without_casts() {
     let trap = Trap::set(&kinds()[0]);
     let mut superuser = connect();
-    let sql = trap.named("SELECT xqueue.buried('{t}', 1)");
+    let sql = trap.named("SELECT xqueue_internal.buried('{t}', 1)");
     let wanted = json!({"id": {"id": 5}, "key": "5", "attempts": null, "reason": null,
         "columns": {"made": "t", "kind": "a", "kinds": "{a,b}", "named": "b", "pair": "(a,7)", "span": "[a,b]"}});
     assert_eq!(values(&mut superuser, &sql, &[]), [wanted]);
     for (count, tasks) in [(-1, 0), (0, 0), (1, 1), (50, 2)] {
-        let sql = trap.named(&format!("SELECT xqueue.buried('{{t}}', {count})"));
+        let sql = trap.named(&format!("SELECT xqueue_internal.buried('{{t}}', {count})"));
         assert_eq!(values(&mut superuser, &sql, &[]).len(), tasks, "{count}");
     }
 }

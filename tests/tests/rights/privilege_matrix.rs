@@ -118,7 +118,7 @@ fn the_table_names_every_function() {
     let mut admin = connect();
     let sql =
         "SELECT DISTINCT proname::text FROM pg_proc JOIN pg_namespace n ON n.oid = pronamespace
-               WHERE nspname = 'xqueue' AND prorettype <> 'trigger'::regtype";
+               WHERE nspname IN ('xqueue', 'xqueue_internal') AND prorettype <> 'trigger'::regtype";
     // Helpers of the views, and functions that name no queue or serve column defaults.
     let others = [
         "buried",

@@ -277,7 +277,8 @@ fn a_failure_to_join_another() {
     take_all(&mut opener, &q.name);
     join(&mut c, &session);
     drop(opener);
-    let sql = "SELECT count(*) FROM xqueue.session_connections() c WHERE c->>'session' = $1";
+    let sql =
+        "SELECT count(*) FROM xqueue_internal.session_connections() c WHERE c->>'session' = $1";
     wait_until("the opener has left", || scalar::<i64>(&mut q.admin, sql, &[&session]) == 1);
     let unknown = "SELECT xqueue.identify('00000000-0000-0000-0000-000000000000')";
     for _ in 0..20 {

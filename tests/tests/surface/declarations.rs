@@ -236,7 +236,7 @@ const KNOWN: &str = "SELECT format('%s(%s) -> %s = %s %s%s %s %s %s %s', proname
     coalesce(pg_get_function_result(p.oid), '-'), prosrc, prokind, provolatile, proisstrict::text, \
     proparallel, prosecdef::text, proleakproof::text) \
     FROM pg_proc p JOIN pg_language l ON l.oid = prolang AND lanname = 'c' \
-    WHERE pronamespace = 'xqueue'::regnamespace";
+    WHERE pronamespace IN ('xqueue'::regnamespace, 'xqueue_internal'::regnamespace)";
 
 fn known(client: &mut impl GenericClient) -> BTreeSet<String> {
     client.query(KNOWN, &[]).expect("the functions").iter().map(|row| row.get(0)).collect()

@@ -41,3 +41,41 @@ fn a_schema_of_another_role_is_refused() {
     admin.batch_execute(again).expect("a superuser's own, or none, will do");
     admin.batch_execute("DROP EXTENSION xqueue").expect("dropped, so that the role can go");
 }
+
+/// Triggers and indexes name the functions of this schema: none of them is of another role.
+#[test]
+fn an_internal_schema_of_another_role_is_refused() {
+    let database = Database::empty("internal_schema");
+    let role = Role::create();
+    let mut admin = database.client();
+    admin
+        .batch_execute(&format!(
+            "CREATE SCHEMA xqueue_internal AUTHORIZATION {0}; SET ROLE {0};
+             CREATE FUNCTION xqueue_internal.row_changed() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+             RESET ROLE",
+            role.name
+        ))
+        .expect("the schema is made");
+    expect_error(
+        &mut admin,
+        "CREATE EXTENSION xqueue",
+        "42P06",
+        "\"xqueue_internal\" already exists",
+    );
+    admin
+        .batch_execute("DROP SCHEMA xqueue_internal CASCADE; CREATE EXTENSION xqueue")
+        .expect("without that schema it is installed");
+    for command in
+        ["DROP SCHEMA xqueue_internal CASCADE", "DROP FUNCTION xqueue_internal.truncated()"]
+    {
+        expect_error(&mut admin, command, "2BP01", "extension xqueue requires it");
+    }
+    admin
+        .batch_execute("DROP EXTENSION xqueue; CREATE EXTENSION xqueue")
+        .expect("the schema goes with the extension");
+    let foreign = format!(
+        "SET ROLE {}; CREATE FUNCTION xqueue_internal.f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        role.name
+    );
+    expect_error(&mut admin, &foreign, "42501", "permission denied for schema xqueue_internal");
+}

@@ -199,7 +199,8 @@ fn a_trigger_that_only_looks_like_ours() {
     q.sql(&format!("GRANT TRIGGER ON {{q}} TO {}", role.name));
     let wanted = definitions(&mut q, "triggers");
     let update = "AFTER UPDATE ON {q} FOR EACH ROW";
-    let (row_changed, row_arrives) = ("xqueue.row_changed()", "xqueue.row_arrives()");
+    let (row_changed, row_arrives) =
+        ("xqueue_internal.row_changed()", "xqueue_internal.row_arrives()");
     let ours = wanted.split_once("WHEN (").and_then(|(_, rest)| rest.split_once(" EXECUTE"));
     let ours = ours.map(|(condition, _)| condition.trim_end_matches(')')).expect("a condition");
     let ours = format!("{}))", ours.replace("old.", "OLD.").replace("new.", "NEW."));
@@ -222,10 +223,14 @@ fn a_trigger_that_only_looks_like_ours() {
         ("xqueue_update", update.replace("UPDATE", "UPDATE OF payload"), row_changed),
         ("xqueue_update", update.replace("UPDATE", "UPDATE OR DELETE"), row_changed),
         ("xqueue_update", update.replace("FOR", "REFERENCING NEW TABLE AS n FOR"), row_changed),
-        ("xqueue_update", format!("{update} WHEN ({ours})"), "xqueue.row_changed('x')"),
+        ("xqueue_update", format!("{update} WHEN ({ours})"), "xqueue_internal.row_changed('x')"),
         ("xqueue_insert", "AFTER INSERT ON {q} FOR EACH ROW WHEN (NEW.id < 0)".into(), row_changed),
         ("xqueue_delete", "AFTER DELETE ON {q} FOR EACH ROW WHEN (OLD.id < 0)".into(), row_changed),
-        ("xqueue_truncate", "AFTER TRUNCATE ON {q} WHEN (false)".into(), "xqueue.truncated()"),
+        (
+            "xqueue_truncate",
+            "AFTER TRUNCATE ON {q} WHEN (false)".into(),
+            "xqueue_internal.truncated()",
+        ),
         (
             "~xqueue_arrive",
             "BEFORE INSERT ON {q} FOR EACH ROW WHEN (NEW.id < 0)".into(),
@@ -305,7 +310,7 @@ fn an_index_that_only_looks_like_ours() {
     let columns = "id bigint PRIMARY KEY, payload text";
     let mut queues =
         [by_tube, by_subqueue].map(|options| Queue::with("lacking", columns, &options));
-    let hash = "xqueue.subqueue(tube)";
+    let hash = "xqueue_internal.subqueue(tube)";
     for (of, index, shape) in [
         (0, "ready", "(id) WHERE status = 'R' AND id > 1000"),
         (0, "ready", "(id) WHERE status = 'T'"),

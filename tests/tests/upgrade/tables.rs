@@ -358,7 +358,7 @@ fn a_trigger_with_the_name_that_it_had() {
     q.sql("ALTER TRIGGER \"~xqueue_arrive\" ON {q} RENAME TO xqueue_arrive");
     q.upgrade(&json!({}));
     let sql = "SELECT array_agg(tgname::text ORDER BY tgname) FROM pg_trigger \
-               WHERE tgrelid = $1::text::regclass AND tgfoid = 'xqueue.row_arrives'::regproc";
+               WHERE tgrelid = $1::text::regclass AND tgfoid = 'xqueue_internal.row_arrives'::regproc";
     assert_eq!(scalar::<Vec<String>>(&mut q.admin, sql, &[&q.name]), ["~xqueue_arrive"]);
     q.sql("ALTER TRIGGER \"~xqueue_arrive\" ON {q} RENAME TO xqueue_arrive");
     q.sql("SELECT xqueue.downgrade('{q}')");

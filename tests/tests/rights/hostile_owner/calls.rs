@@ -65,7 +65,7 @@ const BESIDE: [&str; 15] = [
     "SELECT xqueue.state()",
     "SELECT * FROM xqueue.calls",
     "SELECT * FROM xqueue.tasks_in_flight",
-    "SELECT xqueue.database_workers()",
+    "SELECT xqueue_internal.database_workers()",
 ];
 
 /// Returns the views, and the functions that read all queues.

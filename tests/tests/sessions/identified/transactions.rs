@@ -80,7 +80,8 @@ fn joined_in_a_transaction_that_is_rolled_back() {
     second.batch_execute("ROLLBACK").unwrap();
     assert_eq!(identity(&mut second), session, "joining is no part of the transaction");
     drop(first);
-    let sql = "SELECT count(*) FROM xqueue.session_connections() c WHERE c->>'session' = $1";
+    let sql =
+        "SELECT count(*) FROM xqueue_internal.session_connections() c WHERE c->>'session' = $1";
     wait_until("the first has left", || scalar::<i64>(&mut q.admin, sql, &[&session]) == 1);
     assert_eq!(take(&mut q.admin, &q.name, "0", 1).len(), 0);
     drop(second);
