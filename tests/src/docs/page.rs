@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 /// Languages of blocks that are not run or compared.
-const OTHER_LANGUAGES: [&str; 13] = [
-    "sh", "python", "js", "rust", "go", "prisma", "perl", "php", "java", "ruby", "conf", "text",
-    "json",
+const OTHER_LANGUAGES: [&str; 15] = [
+    "sh", "python", "js", "rust", "go", "prisma", "perl", "php", "java", "ruby", "csharp",
+    "elixir", "conf", "text", "json",
 ];
 const NO_RUN: &str = "no-run:";
 const FROM: &str = "from ";
@@ -106,8 +106,7 @@ impl Page {
                 Kind::Sql { output: None }
             }
             ("sql", reason) => {
-                let reason = reason.strip_prefix(NO_RUN).unwrap_or_default();
-                if reason.trim().is_empty() {
+                if !is_reason(reason) {
                     self.defect(line, "sql that is not run needs a reason: ```sql no-run: REASON");
                 }
                 Kind::Unrun
@@ -122,6 +121,7 @@ impl Page {
             (name, from) if OTHER_LANGUAGES.contains(&name) && from.starts_with(FROM) => {
                 Kind::Excerpt { of: from[FROM.len()..].into() }
             }
+            (name, reason) if OTHER_LANGUAGES.contains(&name) && is_reason(reason) => Kind::Unrun,
             ("", _) => return self.defect(line, "the block has no language"),
             _ => return self.defect(line, &format!("the language {language:?} is unknown")),
         };
@@ -143,6 +143,11 @@ impl Page {
             self.defect(line, "output without a block that is run right before it");
         }
     }
+}
+
+/// Returns whether the words after a language say why the block is not run.
+fn is_reason(words: &str) -> bool {
+    words.strip_prefix(NO_RUN).is_some_and(|reason| !reason.trim().is_empty())
 }
 
 /// Returns the indentation and the language of a fence.
@@ -190,6 +195,13 @@ mod tests {
     }
 
     #[test]
+    fn programs_that_are_not_run_need_a_reason() {
+        let page = page("```go no-run: no module\nSELECT xqueue.take('jobs');\n```\n");
+        assert_eq!(page.defects, Vec::<String>::new());
+        assert_eq!(page.blocks[0].kind, Kind::Unrun);
+    }
+
+    #[test]
     fn blocks_in_lists_lose_their_indentation() {
         let page = page("- a\n\n  ```sql\n  SELECT\n    1;\n  ```\n");
         assert_eq!(page.blocks[0].text, ["SELECT", "  1;"]);
@@ -201,6 +213,7 @@ mod tests {
         assert_defect("```sqll\nSELECT 1;\n```\n", "is unknown");
         assert_defect("```sql no-run\nSELECT 1;\n```\n", "needs a reason");
         assert_defect("```sql no-run: \nSELECT 1;\n```\n", "needs a reason");
+        assert_defect("```go no-run:\nx\n```\n", "is unknown");
         assert_defect("```text\nSELECT xqueue.take('jobs');\n```\n", "sql that is not run");
         assert_defect("```sql\nSELECT 1\n```\n", "semicolon");
         assert_defect("```sql\nSELECT 1; -- one\nSELECT 2 -- two;\n```\n", "semicolon");
