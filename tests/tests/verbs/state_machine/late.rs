@@ -1,5 +1,5 @@
 //! Tasks that come late. A take skips a row that another transaction is changing. If nothing reports that change, such
-//! as one of the payload alone, a later take can get the task up to a second late (docs/internals.md).
+//! as one of the payload alone, a later take can get the task up to a second late (docs/dev/internals.md).
 
 use std::thread;
 use std::time::{Duration, Instant};
