@@ -243,11 +243,11 @@ CREATE INDEX taken_idx ON app."Jobs" (owner)
     WHERE status OPERATOR(pg_catalog.=) 'T';
 
 -- Index Subqueue []
-CREATE INDEX subqueue_idx ON app."Jobs" (xqueue.subqueue(tube), a)
+CREATE INDEX subqueue_idx ON app."Jobs" (xqueue_internal.subqueue(tube), a)
     WHERE status OPERATOR(pg_catalog.=) 'R';
 
 -- Index InFlight []
-CREATE UNIQUE INDEX in_flight_idx ON app."Jobs" (xqueue.subqueue(tube))
+CREATE UNIQUE INDEX in_flight_idx ON app."Jobs" (xqueue_internal.subqueue(tube))
     WHERE status OPERATOR(pg_catalog.=) 'T';
 
 -- Put [Tube, Column(7)]
@@ -261,16 +261,16 @@ UPDATE ONLY app."Jobs" AS task
     FROM ONLY app."Jobs" AS task
     WHERE task.ctid OPERATOR(pg_catalog.=) (SELECT head.ctid
     FROM ONLY app."Jobs" AS head
-    WHERE xqueue.subqueue(head.tube) OPERATOR(pg_catalog.=) ANY (ARRAY[$2])
+    WHERE xqueue_internal.subqueue(head.tube) OPERATOR(pg_catalog.=) ANY (ARRAY[$2])
     AND head.status OPERATOR(pg_catalog.=) 'R'
     AND head.a OPERATOR(pg_catalog.>=) $3
-    ORDER BY xqueue.subqueue(head.tube), head.a LIMIT 1)
+    ORDER BY xqueue_internal.subqueue(head.tube), head.a LIMIT 1)
     AND coalesce(task.status OPERATOR(pg_catalog.=) 'R', false)
     AND (SELECT true
     FROM ONLY app."Jobs" AS other
-    WHERE xqueue.subqueue(other.tube) OPERATOR(pg_catalog.=) ANY (ARRAY[$2])
+    WHERE xqueue_internal.subqueue(other.tube) OPERATOR(pg_catalog.=) ANY (ARRAY[$2])
     AND other.status OPERATOR(pg_catalog.=) 'T'
-    ORDER BY xqueue.subqueue(other.tube) LIMIT 1) IS NULL
+    ORDER BY xqueue_internal.subqueue(other.tube) LIMIT 1) IS NULL
     FOR NO KEY UPDATE SKIP LOCKED))
     RETURNING task.*::app."Jobs";
 
