@@ -40,6 +40,8 @@ const PROCESSES: usize = 2;
 /// The bounds of an exploration, and its flaw.
 #[derive(Clone, Debug, Default)]
 pub struct Rings {
+    /// Number of tasks, the last ones, that are ready at the start.
+    pub ready: usize,
     pub puts: u8,
     pub takes: u8,
     pub locks: u8,
@@ -150,8 +152,9 @@ impl Model for Rings {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
+        let is_ready = |key| key + self.ready >= KEYS;
         vec![State {
-            rows: [Row::Absent; KEYS],
+            rows: std::array::from_fn(|key| if is_ready(key) { Row::Ready } else { Row::Absent }),
             rings: States::default(),
             candidates: [Candidates::default(); RINGS],
             processes: std::array::from_fn(|_| Process::Idle),
