@@ -5,17 +5,12 @@
 //! Each model is also explored with a flaw (`Flaw`): one step is left out or misplaced. The flaw must lead to a
 //! counterexample, or the model would prove nothing.
 //!
-//! The models of marks, rings and sub-queues run the code of xqueue-core, which the server runs too. The other parts
-//! (SQL, latches, snapshots) are modelled as steps. The head of each model names the function that each step stands
-//! for.
+//! The models run the code of xqueue-core, which the server runs too. The other parts (SQL, latches, snapshots) are
+//! modelled as steps. The head of each model names the function that each step stands for.
 
 mod explore;
-pub mod leases;
-pub mod levels;
 pub mod marks;
-pub mod recount;
 pub mod ring;
 pub mod subqueues;
-pub mod wakeups;
 
 pub use explore::{Explorable, breaks, holds};
