@@ -54,7 +54,7 @@ unsafe impl<T: Send> Sync for OfSlot<T> {}
 unsafe impl<T: Zeroed> Zeroed for OfSlot<T> {}
 // SAFETY: numbers, bools, and enums and options whose zeros are their first.
 unsafe impl Zeroed for SharedQueue {}
-// SAFETY: numbers and bools.
+// SAFETY: numbers, and enums and options whose zeros are their first.
 unsafe impl Zeroed for Grouped {}
 // SAFETY: numbers.
 unsafe impl Zeroed for Candidates {}

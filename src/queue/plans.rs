@@ -20,10 +20,8 @@ pub enum Statement {
     Peek,
     /// The first task within a group of tasks.
     First(Within),
-    /// The first ready task, of one tube or of all, whose priority is the given one or later.
-    NextLevel {
-        tube: bool,
-    },
+    /// The least priority of ready tasks that is the given one or later.
+    NextLevel,
     /// The least priority of the ready tasks that follow a mark.
     Least {
         marked: bool,

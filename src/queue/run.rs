@@ -81,7 +81,7 @@ impl Queue {
             Statement::Put(put) => self.sql.put(put),
             Statement::Peek => self.sql.peek(),
             Statement::First(within) => self.sql.first(*within),
-            Statement::NextLevel { tube } => self.sql.next_level(*tube),
+            Statement::NextLevel => self.sql.next_level(),
             Statement::Least { marked } => self.sql.least(*marked),
             Statement::Holder => self.sql.holder(),
             Statement::NextDue => self.sql.next_due(),

@@ -34,12 +34,11 @@ pub fn groups(queue: &Queue, arguments: &Arguments) -> Vec<Group> {
         }
         KnownPriorities::Some => at_once,
         KnownPriorities::PriorityScan => {
-            let mut priority_scan =
-                PriorityScan { slot: queue.slot, tube, since: now, found: None };
+            let mut scan = PriorityScan { slot: queue.slot, since: now, found: None };
             injection::point(c"xqueue-priority-scan-begins");
-            let found = priority_scan_of(queue, arguments);
+            let found = scan_priorities(queue);
             injection::point(c"xqueue-priority-scan-ends");
-            priority_scan.found = found.filter(|found| found.len() <= priorities::LIMIT);
+            scan.found = Some(found).filter(|found| found.len() <= priorities::LIMIT);
             at_once
         }
     }
@@ -144,26 +143,21 @@ pub fn first(
     })
 }
 
-/// Returns the priorities of ready tasks, of the tube in `arguments` if there is one, with the position of the first
-/// task of each. Returns at most one priority more than the limit.
-pub fn priority_scan_of(queue: &Queue, arguments: &Arguments) -> Option<Vec<(i64, Position)>> {
-    let mut arguments = arguments.clone();
-    let statement = Statement::NextLevel { tube: arguments.get(Parameter::Tube).is_some() };
-    let mut found: Vec<(i64, Position)> = Vec::new();
+/// Returns the priorities of ready tasks, and at most one more than the limit.
+fn scan_priorities(queue: &Queue) -> Vec<i64> {
+    let mut arguments = Arguments::default();
+    let mut found = Vec::new();
     let mut level = Some(i64::MIN);
     while let Some(from) = level.filter(|_| found.len() <= priorities::LIMIT) {
         arguments.set(Parameter::Level, Value::int8(from));
         let next = spi::connect(|spi| {
-            let rows = queue.run(spi, &statement, &arguments);
-            let priority = rows.value(0, 1).map(|priority| priority.to_integer());
-            priority
-                .map(|priority| (priority, rows.value(0, 2).and_then(|key| queue.position(key))))
+            let rows = queue.run(spi, &Statement::NextLevel, &arguments);
+            rows.value(0, 1).map(|priority| priority.to_integer())
         });
-        let Some((priority, position)) = next else { break };
-        found.push((priority, position?));
-        level = priority.checked_add(1);
+        found.extend(next);
+        level = next.and_then(|priority| priority.checked_add(1));
     }
-    Some(found)
+    found
 }
 
 /// A raise whose end is reported on drop, also after an error.
@@ -185,15 +179,14 @@ impl Drop for Raise {
 /// A priority scan whose end is reported on drop, also after an error.
 struct PriorityScan {
     slot: SlotId,
-    tube: Option<u64>,
     since: i64,
-    found: Option<Vec<(i64, Position)>>,
+    found: Option<Vec<i64>>,
 }
 
 impl Drop for PriorityScan {
     fn drop(&mut self) {
         if let Some(mut slot) = slot::lock(self.slot) {
-            slot.marks().end_priority_scan(self.tube, self.since, self.found.as_deref());
+            slot.marks().end_priority_scan(self.since, self.found.as_deref());
         }
     }
 }

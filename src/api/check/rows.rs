@@ -104,11 +104,8 @@ impl Judge<'_> {
         let of_all = self.is_before(Group::Ready { tube: None, priority }, position);
         note(&mut self.findings.hidden, of_all);
         let tube = place.tube.map(|tube| tube.hash);
-        let marks = self.marks.as_mut();
-        if tube.zip(marks).is_some_and(|(tube, marks)| marks.marks().knows(tube)) {
-            let of_tube = self.is_before(Group::Ready { tube, priority }, position);
-            note(&mut self.findings.hidden_in_tube, of_tube);
-        }
+        let of_tube = self.is_before(Group::Ready { tube, priority }, position);
+        note(&mut self.findings.hidden_in_tube, of_tube);
     }
 
     fn see_taken(&mut self, row: &Tuple, place: &StateAndTube) {

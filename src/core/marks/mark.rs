@@ -28,8 +28,9 @@ pub struct Start {
 }
 
 impl Mark {
+    /// Returns a mark that its second take is due to raise, because its first position is that of a wider group.
     pub fn new(at: Position) -> Mark {
-        Mark { at, floor: at, ..Mark::default() }
+        Mark { at, floor: at, takes: RAISE_AFTER - 1, ..Mark::default() }
     }
 
     pub fn lower(&mut self, position: Position) {
@@ -47,11 +48,6 @@ impl Mark {
     pub fn is_being_raised(&self, now: i64) -> bool {
         // Tolerates a clock that another process read a moment later, or that was set back.
         self.raised_since != 0 && now.abs_diff(self.raised_since) <= LOST_AFTER.unsigned_abs()
-    }
-
-    /// Abandons a raise in progress: the mark is going to be set by a priority scan.
-    pub fn watch(&mut self) {
-        (self.raised_since, self.floor) = (0, LAST);
     }
 
     /// Returns where a take of this many tasks starts its scan. With `may_raise` the caller can be asked to raise the

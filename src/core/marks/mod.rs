@@ -1,6 +1,5 @@
 //! Low-water marks of a queue, and the candidate rings on top of them. Everything works on arrays in shared memory.
 
-mod by_tube;
 pub mod candidate;
 pub mod groups;
 pub mod mark;

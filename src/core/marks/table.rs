@@ -1,25 +1,20 @@
-//! A bounded table of marks by priority, shared by the whole queue and its tubes. The marks are stored apart from their
-//! count and are not touched while the table is empty.
+//! A bounded table from a group to its mark. A new group replaces the group that takes have not used for the longest
+//! time. Entries are stored apart from their count and are not touched while the table is empty.
 
 use crate::marks::mark::Mark;
-use std::ops::Range;
+use crate::position::{Group, LAST, Position};
 
-/// Maximum number of marks by priority in a queue.
-pub const MARKS: usize = 64;
-
-/// Owner of a set of priorities: 0 for the whole queue, else the position of a tube plus one.
-pub type Scope = usize;
+/// Maximum number of groups with marks of their own.
+pub const MARKS: usize = 60;
 
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct Entry {
-    scope: Scope,
-    pub priority: i64,
-    pub mark: Mark,
+#[derive(Clone, Copy)]
+pub struct Entries {
+    groups: [Group; MARKS],
+    marks: [Mark; MARKS],
+    /// Time of the last take that used the mark.
+    used: [i64; MARKS],
 }
-
-/// Sorted by scope and priority.
-pub type Entries = [Entry; MARKS];
 
 /// Mutable view of a table.
 pub struct Table<'q> {
@@ -27,122 +22,63 @@ pub struct Table<'q> {
     pub count: &'q mut usize,
 }
 
-impl Table<'_> {
-    pub fn borrowed(&mut self) -> Table<'_> {
-        Table { entries: self.entries, count: self.count }
-    }
-
-    /// Returns the marks of a scope, by priority.
-    pub fn of(&self, scope: Scope) -> &[Entry] {
-        &self.entries[self.range(scope)]
-    }
-
-    pub fn of_mut(&mut self, scope: Scope) -> &mut [Entry] {
-        let range = self.range(scope);
-        &mut self.entries[range]
-    }
-
-    pub fn get(&mut self, scope: Scope, priority: i64) -> Option<&mut Mark> {
-        let place = self.place(scope, priority).ok()?;
-        Some(&mut self.entries[place].mark)
-    }
-
-    pub fn knows(&self, scope: Scope, priority: i64) -> bool {
-        self.place(scope, priority).is_ok()
-    }
-
-    /// Adds the mark of a new priority; false if the table is full or has the priority already.
-    pub fn add(&mut self, scope: Scope, priority: i64, mark: Mark) -> bool {
-        let Err(place) = self.place(scope, priority) else { return false };
-        if self.room() == 0 {
-            return false;
-        }
-        self.entries.copy_within(place..*self.count, place + 1);
-        self.entries[place] = Entry { scope, priority, mark };
-        *self.count += 1;
-        true
-    }
-
-    /// Removes the first mark of a scope for which a condition holds; false if no mark fulfils it.
-    pub fn remove(&mut self, scope: Scope, is_it: impl Fn(&Mark) -> bool) -> bool {
-        let range = self.range(scope);
-        let found = self.entries[range.clone()].iter().position(|entry| is_it(&entry.mark));
-        let Some(index) = found else { return false };
-        self.cut(range.start + index..range.start + index + 1);
-        true
-    }
-
-    /// Removes all marks of a scope.
-    pub fn clear(&mut self, scope: Scope) {
-        self.cut(self.range(scope));
-    }
-
-    /// Returns the number of marks that can be added.
-    pub fn room(&self) -> usize {
-        MARKS - *self.count
-    }
-
-    fn cut(&mut self, range: Range<usize>) {
-        self.entries.copy_within(range.end..*self.count, range.start);
-        *self.count -= range.len();
-    }
-
-    fn range(&self, scope: Scope) -> Range<usize> {
-        let known = &self.entries[..*self.count];
-        let begin = known.partition_point(|entry| entry.scope < scope);
-        begin..begin + known[begin..].partition_point(|entry| entry.scope == scope)
-    }
-
-    fn place(&self, scope: Scope, priority: i64) -> Result<usize, usize> {
-        let known = &self.entries[..*self.count];
-        known.binary_search_by_key(&(scope, priority), |entry| (entry.scope, entry.priority))
+impl Default for Entries {
+    fn default() -> Self {
+        Entries { groups: [Group::ALL; MARKS], marks: [Mark::default(); MARKS], used: [0; MARKS] }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn priorities(table: &Table, scope: Scope) -> Vec<i64> {
-        table.of(scope).iter().map(|entry| entry.priority).collect()
+impl Table<'_> {
+    pub fn get(&mut self, group: Group) -> Option<&mut Mark> {
+        let place = self.place(group)?;
+        Some(&mut self.entries.marks[place])
     }
 
-    struct Own(Entries, usize);
+    /// Returns the mark of a group for a take. A new mark stands at `at`.
+    pub fn use_mark(&mut self, group: Group, at: Position, now: i64) -> &mut Mark {
+        let place = self.place(group).unwrap_or_else(|| {
+            let place = self.free_place();
+            (self.entries.groups[place], self.entries.marks[place]) = (group, Mark::new(at));
+            place
+        });
+        self.entries.used[place] = now;
+        &mut self.entries.marks[place]
+    }
 
-    impl Own {
-        fn new() -> Own {
-            Own([Entry::default(); MARKS], 0)
-        }
-
-        fn table(&mut self) -> Table<'_> {
-            Table { entries: &mut self.0, count: &mut self.1 }
+    /// Lowers the marks of all groups that a task of this group can be in.
+    pub fn lower(&mut self, group: Group, position: Position) {
+        for place in 0..*self.count {
+            if self.entries.groups[place].meets(group) {
+                self.entries.marks[place].lower(position);
+            }
         }
     }
 
-    #[test]
-    fn each_scope_has_its_marks_in_order() {
-        let mut own = Own::new();
-        let mut table = own.table();
-        for (scope, priority) in [(2, 5), (0, 9), (2, 1), (1, 7), (0, -3)] {
-            assert!(table.add(scope, priority, Mark::new(10)));
-        }
-        assert!(!table.add(2, 5, Mark::new(11)), "it is there");
-        let of = |table: &Table| [0, 1, 2, 3].map(|scope| priorities(table, scope));
-        assert_eq!(of(&table), [vec![-3, 9], vec![7], vec![1, 5], vec![]]);
-        table.get(2, 5).unwrap().lower(4);
-        assert!(table.remove(2, |mark| mark.at == 4) && !table.remove(1, |mark| mark.at == 4));
-        table.clear(0);
-        assert_eq!(of(&table), [vec![], vec![7], vec![1], vec![]]);
-        assert!(table.knows(2, 1) && !table.knows(2, 5) && table.get(1, 1).is_none());
+    /// Returns whether the marks show that a group has no ready task.
+    pub fn is_empty(&self, group: Group) -> bool {
+        self.place(group).is_some_and(|place| self.entries.marks[place].at == LAST)
     }
 
-    #[test]
-    fn it_is_bounded() {
-        let mut own = Own::new();
-        let mut table = own.table();
-        assert!((0..MARKS as i64).all(|priority| table.add(3, priority, Mark::default())));
-        assert!(table.room() == 0 && !table.add(1, 0, Mark::default()));
-        table.clear(3);
-        assert!(table.room() == MARKS && table.add(1, 0, Mark::default()));
+    /// Passes each group whose mark shows that it has no ready task to `see`. The mark counts as used if `see` returns
+    /// true.
+    pub fn use_empty(&mut self, now: i64, mut see: impl FnMut(Group) -> bool) {
+        for place in 0..*self.count {
+            if self.entries.marks[place].at == LAST && see(self.entries.groups[place]) {
+                self.entries.used[place] = now;
+            }
+        }
+    }
+
+    fn place(&self, group: Group) -> Option<usize> {
+        self.entries.groups[..*self.count].iter().position(|known| *known == group)
+    }
+
+    /// Returns an unused place, or the one that takes have not used for the longest time.
+    fn free_place(&mut self) -> usize {
+        if *self.count < MARKS {
+            *self.count += 1;
+            return *self.count - 1;
+        }
+        (0..MARKS).min_by_key(|place| self.entries.used[*place]).unwrap_or(0)
     }
 }

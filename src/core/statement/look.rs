@@ -109,17 +109,15 @@ impl Table {
         ))
     }
 
-    /// Selects priority and key (of one column) of the first ready task, of a tube or of all, at or behind a given
-    /// priority.
-    pub fn next_level(&self, tube: bool) -> Text {
+    /// Selects the least priority of ready tasks that is not less than a given one.
+    pub fn next_level(&self) -> Text {
         let mut parameters = Parameters::default();
-        let within = Within::Ready { tube, level: false };
+        let within = Within::Ready { tube: false, level: false };
         let condition = self.is_within(within, &mut parameters);
         let (priority, level) = (self.field(Field::Priority), parameters.add(Parameter::Level));
         parameters.text(format!(
-            "SELECT task.{priority}::pg_catalog.int8, {} FROM ONLY {} AS task \
+            "SELECT task.{priority}::pg_catalog.int8 FROM ONLY {} AS task \
              WHERE {condition} AND task.{priority} {AT_LEAST} {level} ORDER BY {} LIMIT 1",
-            self.key_list("task."),
             self.qualified(),
             self.order_within(within)
         ))

@@ -134,16 +134,11 @@ impl QueueMarks<'_> {
         }
     }
 
-    /// Ends a priority scan begun at `since`. `found`: the priorities, with the position of the first task of each;
-    /// None if the scan failed.
-    pub fn end_priority_scan(
-        &mut self,
-        tube: Option<u64>,
-        since: i64,
-        found: Option<&[(i64, Position)]>,
-    ) {
+    /// Ends a priority scan begun at `since`. `found`: the priorities of ready tasks; None if the scan failed or found
+    /// too many.
+    pub fn end_priority_scan(&mut self, since: i64, found: Option<&[i64]>) {
         let found = found.filter(|_| !self.is_prepared);
-        self.marks.end_priority_scan(tube, since, found);
+        self.marks.end_priority_scan(since, found);
     }
 
     /// Discards the marks after changes that were possibly not reported.

@@ -110,7 +110,7 @@ fn statements(part: usize, table: &Table, names: &Names, flags: Flags) -> Vec<Te
         LOOKS => {
             let mut texts =
                 vec![table.holder(), table.holders(), table.holding(), table.next_due()];
-            texts.extend([table.least(marked), table.next_level(tube), table.first_level()]);
+            texts.extend([table.least(marked), table.next_level(), table.first_level()]);
             texts.extend([table.free_subqueue(), table.is_takeable(), table.subqueues()]);
             texts.extend([table.peek(), table.first(within)]);
             texts
