@@ -16,7 +16,8 @@ unsafe extern "C" {
 }
 
 /// Limits the next name lookup of this process, which serves no signal meanwhile, to two seconds for each name server
-/// that does not answer. The default is ten seconds or more.
+/// that does not answer. The default is ten seconds or more. The variable RES_OPTIONS would have no effect if the server
+/// had looked up a name before it started this process.
 pub fn limit_name_lookup() {
     // SAFETY: the state belongs to this thread. `res_init` fills it from resolv.conf first; otherwise the lookup would
     // do that and overwrite the limits.
