@@ -20,7 +20,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use xqueue_tests::seed;
 
-const QUEUES: u64 = 10;
+const QUEUES: u64 = 5;
 const STEPS: usize = 250;
 
 #[test]

@@ -1,6 +1,6 @@
 //! Verbs that change many tasks skip those that no UPDATE can write, and change the others.
 
-use super::{COMPANY, REFUSALS, drop_functions, error_of, fill, queue, taken};
+use super::{COMPANY, REFUSALS, cases, drop_functions, error_of, fill, queue, taken};
 use xqueue_tests::{Client, Queue, ask, expect_error, ids, json};
 
 const SHAPES: [(&str, &str); 4] = [
@@ -10,24 +10,19 @@ const SHAPES: [(&str, &str); 4] = [
     ("id bigint PRIMARY KEY", r#"{"buried": true, "utube": true}"#),
 ];
 
-/// Runs a test with each shape, company and refusal. The refusals apply to tasks that become ready. Of 20 tasks, 1, 2
-/// and 5 are bad. `begin` runs before the table refuses, `go_on` after.
+/// Runs a test with each case. The refusals apply to tasks that become ready. Of 20 tasks, 1, 2 and 5 are bad. `begin`
+/// runs before the table refuses, `go_on` after.
 fn with_each<T>(begin: impl Fn(&mut Queue) -> T, go_on: impl Fn(&mut Queue, T, &str)) {
-    for (at, shape) in SHAPES.into_iter().enumerate() {
-        for company in if at == 0 { &COMPANY[..] } else { &COMPANY[at % 2..][..1] } {
-            let refusals = REFUSALS.into_iter().skip(at % 2).step_by(if at == 0 { 1 } else { 2 });
-            for (refusal, state) in refusals {
-                let mut q = queue(shape, company);
-                fill(&mut q, &[], "bad", "{}", shape.1);
-                let begun = begin(&mut q);
-                // The bad tasks must have no bad version in state ready, because index builds include old versions.
-                q.sql("UPDATE {q} SET payload = 'bad' WHERE id IN (1, 2, 5)");
-                q.sql(&refusal.replace("'T'", "'R'"));
-                go_on(&mut q, begun, state);
-                drop_functions(&mut q);
-                q.sql("DELETE FROM {q}");
-            }
-        }
+    for (shape, company, (refusal, state)) in cases(&SHAPES) {
+        let mut q = queue(shape, company);
+        fill(&mut q, &[], "bad", "{}", shape.1);
+        let begun = begin(&mut q);
+        // The bad tasks must have no bad version in state ready, because index builds include old versions.
+        q.sql("UPDATE {q} SET payload = 'bad' WHERE id IN (1, 2, 5)");
+        q.sql(&refusal.replace("'T'", "'R'"));
+        go_on(&mut q, begun, state);
+        drop_functions(&mut q);
+        q.sql("DELETE FROM {q}");
     }
 }
 
