@@ -224,7 +224,7 @@ fn a_graphite_that_dies_delays_nothing_and_is_found_again() {
     carbon.kill();
     wait_until("the log tells that Graphite is dead", || lines(&carbon) == 2);
     // Each task takes as long as its delay, so attempts to reconnect happen meanwhile.
-    (0..25).for_each(|_| delayed_task_comes(&mut queue));
+    (0..16).for_each(|_| delayed_task_comes(&mut queue));
     assert_eq!(lines(&carbon), 2, "lines in the log for one death");
 
     let back = now();
@@ -241,32 +241,27 @@ fn a_deaf_graphite_delays_nothing() {
 
     let full = listen();
     let fillers = fill(&full);
-    one_line_and_no_delay(&mut settings, &mut queue, &full, 2);
+    one_line_and_no_delay(&mut settings, &mut queue, &full);
     drop(fillers);
 
     let never_reads = listen();
-    one_line_and_no_delay(&mut settings, &mut queue, &never_reads, 1);
+    one_line_and_no_delay(&mut settings, &mut queue, &never_reads);
 }
 
-/// Asserts that failed attempts delay no task. A worker that waited for the end of an attempt would promote no task
+/// Asserts that a failed attempt delays no task. A worker that waited for the end of the attempt would promote no task
 /// meanwhile.
 #[track_caller]
-fn one_line_and_no_delay(
-    settings: &mut Settings,
-    queue: &mut Queue,
-    graphite: &TcpListener,
-    attempts: usize,
-) {
+fn one_line_and_no_delay(settings: &mut Settings, queue: &mut Queue, graphite: &TcpListener) {
     let port = port(graphite);
     let (before, others) = (logged("tcp", port), connections_to(port));
     settings.send_to(port, "tcp", "xqueue");
-    let (mut last, mut outlasted) = (BTreeSet::new(), BTreeSet::new());
-    wait_until("a delayed task has come during each attempt to reach Graphite", || {
+    let mut last = BTreeSet::new();
+    wait_until("a delayed task has come during an attempt to reach Graphite", || {
         delayed_task_comes(queue);
         let now = &connections_to(port) - &others;
-        outlasted.extend(&now & &last);
+        let has_outlasted = !now.is_disjoint(&last);
         last = now;
-        outlasted.len() == attempts
+        has_outlasted
     });
     wait_until("the log tells of this Graphite", || logged("tcp", port) > before);
     assert_eq!(logged("tcp", port), before + 1, "lines in the log");
@@ -366,7 +361,7 @@ fn a_graphite_that_closes_at_once_delays_nothing() {
         settings.send_to(port, "tcp", "xqueue");
         wait_until("several connections have been closed", || {
             delayed_task_comes(&mut queue);
-            closed.load(Ordering::Relaxed) > 3
+            closed.load(Ordering::Relaxed) > 1
         });
         wait_until("the log tells of this Graphite", || logged("tcp", port) > before);
         assert_eq!(logged("tcp", port), before + 1, "lines in the log");
