@@ -120,19 +120,7 @@ pub(super) enum PutOption {
 
 impl<'call> Put<'call> {
     pub fn new(queue: &'call Queue, form: Form) -> Put<'call> {
-        let statement = statement::Put {
-            form,
-            source: Source::Values,
-            columns: vec![],
-            delay: false,
-            ttl: false,
-            ttr: false,
-            priority: false,
-            front: false,
-            tube: false,
-            conflict: Conflict::Error,
-            update: vec![],
-        };
+        let statement = statement::Put::new(form, Source::Values);
         Put { queue, statement, arguments: Arguments::default() }
     }
 

@@ -47,6 +47,23 @@ pub enum Source {
 }
 
 impl Put {
+    /// Returns a put without values of the call.
+    pub fn new(form: Form, source: Source) -> Put {
+        Put {
+            form,
+            source,
+            columns: vec![],
+            delay: false,
+            ttl: false,
+            ttr: false,
+            priority: false,
+            front: false,
+            tube: false,
+            conflict: Conflict::Error,
+            update: vec![],
+        }
+    }
+
     /// Returns the state of new tasks.
     pub fn status(&self) -> Status {
         if self.delay { Status::Waiting } else { Status::Ready }
@@ -153,19 +170,7 @@ mod tests {
     use crate::statement::tests::table;
 
     fn put(source: Source) -> Put {
-        Put {
-            form: Form::Json,
-            source,
-            columns: vec![7],
-            delay: false,
-            ttl: false,
-            ttr: false,
-            priority: false,
-            front: false,
-            tube: false,
-            conflict: Conflict::Error,
-            update: vec![],
-        }
+        Put { columns: vec![7], ..Put::new(Form::Json, source) }
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! The statements of three queues in one file, which shows what a change of this module does to them.
 
-use crate::conflict::Conflict;
 use crate::form::Form;
 use crate::statement::tests::table;
 use crate::statement::*;
@@ -98,16 +97,11 @@ fn changes(table: &Table) -> Vec<(String, Text)> {
 
 fn put(table: &Table) -> Put {
     Put {
-        form: Form::Row,
-        source: Source::Values,
         columns: vec![7],
         delay: table.has(Field::Runat),
         ttl: table.has(Field::Expires),
-        ttr: false,
         priority: table.has(Field::Priority),
-        front: false,
         tube: table.has(Field::Tube),
-        conflict: Conflict::Error,
-        update: vec![],
+        ..Put::new(Form::Row, Source::Values)
     }
 }
