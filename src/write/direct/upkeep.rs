@@ -56,7 +56,12 @@ fn kind(change: Change) -> Option<Kind> {
         Change::Reap | Change::ReapOwnerless => {
             Kind { index: Index::Taken, states: TAKEN, instant: None, call: Call::Session }
         }
-        _ => return None,
+        Change::Take { .. }
+        | Change::TakeNamed { .. }
+        | Change::TakeInSubqueue { .. }
+        | Change::SnatchAll
+        | Change::GiveBack
+        | Change::Plow { .. } => return None,
     })
 }
 

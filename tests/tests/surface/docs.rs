@@ -101,6 +101,35 @@ fn docs_named_in_code_exist() {
     assert_none(missing.into_iter().collect());
 }
 
+/// A page for developers that says "`name` in `file`" is right: the file defines the name.
+#[test]
+fn docs_for_developers_name_what_exists() {
+    let root = root();
+    let (mut count, mut defects) = (0, Vec::new());
+    for page in Page::all(&root).iter().filter(|page| page.path.starts_with("docs/dev")) {
+        let text = std::fs::read_to_string(root.join(&page.path)).expect("a page");
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for (at, _) in text.match_indices("` in [`src/") {
+            let name = text[..at].rsplit(['`', ':']).next().unwrap_or_default();
+            let file = text[at..].split('`').nth(2).unwrap_or_default();
+            let code = std::fs::read_to_string(root.join(file)).unwrap_or_default();
+            let kinds = ["fn", "const", "static", "struct", "enum", "trait", "type"];
+            let is_defined = |kind: &&str| {
+                let definition = format!("{kind} {name}");
+                let ends = code.match_indices(&definition).map(|(at, _)| at + definition.len());
+                let is_name = |c: char| c.is_alphanumeric() || c == '_';
+                ends.into_iter().any(|end| !code[end..].starts_with(is_name))
+            };
+            count += 1;
+            if !kinds.iter().any(is_defined) {
+                defects.push(format!("{}: {file} does not define {name}", page.path.display()));
+            }
+        }
+    }
+    assert!(count > 20, "only {count} names are checked");
+    assert_none(defects);
+}
+
 #[test]
 fn docs_start_at_a_short_readme() {
     let text = std::fs::read_to_string(root().join("README.md")).expect("README.md");
