@@ -1,23 +1,38 @@
 //! The candidate ring of a group: the tasks that takes are given next. One take reads them ahead (a refill), so that
 //! many consumers do not each search the index and walk over the tasks that the others are taking.
 //!
-//! Invariant: each task of the group that is ready, visible to all and before `end` is in one of three situations. It
-//! is a candidate; it was handed out to a take that has not ended; or its row was locked or being changed when a take
-//! or a refill reached it. The invariant survives these races:
+//! A take is handed candidates under the lock of the queue's slot, then looks at their rows, and reports to the ring each
+//! row that it passes over. A candidate is a hint: the take changes a row only if the row still exists and is ready. The
+//! take that is handed a refill reads further tasks from the index and adds them to the ring.
 //!
-//! 1. A transaction that has taken a candidate is rolled back: the ring is discarded, and the next refill starts at the
-//!    mark.
-//! 2. A take ends without reading the row of its candidate: the ring is discarded.
-//! 3. A row lock that a take skipped is released: the ring is discarded when the locking transaction has ended.
-//! 4. A change that a take or refill skipped leaves the task ready. Nothing reports this: the ring is discarded once in
-//!    `TRUSTED_FOR`.
-//! 5. A task becomes ready before `end`: the candidates behind it are cut off.
-//! 6. A commit overlaps a refill: the refill's snapshot sees earlier commits; later ones lower `floor`, and the refill
-//!    ignores the tasks that it found from there on.
-//! 7. A refill takes too long, or the ring is discarded meanwhile: `end_refill` compares the refill's number and
-//!    ignores the result.
+//! A queue has several rings, see [`crate::marks::rings`], and groups overlap, such as all tasks and the tasks of one
+//! tube. The claim of a take is in src/parts/marks/claim.rs, its work in src/write/direct/ahead.rs.
 //!
-//! A candidate is a hint: the take checks whether the row still exists and is ready.
+//! Invariant, for each ring: each task of the group that is ready, visible to all and before `end` is in one of three
+//! situations. It is a candidate; it was handed out, by any ring, to a take that has not ended; or its row was locked or
+//! being changed when a take or a refill reached it. In brackets: the flaw of the model tests/models/src/ring that breaks
+//! the rule, or the test that holds it. The invariant survives these races:
+//!
+//! 1. A transaction that has taken a candidate is rolled back: all rings are discarded, because another ring can have
+//!    passed over the task. The next refill starts at the mark. [`NoUndo`, `UndoInOneRing`]
+//! 2. A take ends without a look at the rows of all its candidates: its claim discards all rings. If it gives them up in
+//!    order, it discards its own ring. [`NoAbandon`; tests/races/specs/race_ahead.spec]
+//! 3. A take looks at its candidates under a snapshot that is older than the hand-out, and does not see a task that is
+//!    ready: the take renews its snapshot after each hand-out. [`OldSnapshot`]
+//! 4. A row lock that a take skipped is released: the ring records the locking transaction, and a take that finds it
+//!    ended discards the ring. [`LockForgotten`; `many_locks_in_turn` in tests/tests/order/ahead.rs]
+//! 5. A change that a take or refill skipped leaves the task ready. Nothing reports this: an empty ring is read anew after
+//!    a pause, and each ring once in `TRUSTED_FOR`. [`what_was_being_changed_may_be_left` in ring/tests.rs]
+//! 6. A task becomes ready before `end`: the candidates behind it are cut off. [`NoLower`]
+//! 7. A commit overlaps a refill: the refill's snapshot sees earlier commits; later ones lower `floor`, and the refill
+//!    ignores the tasks that it found from there on. The refill's mark is read when it begins. [`ReadBeforeHandOut`;
+//!    tests/races/specs/race_ahead_mark.spec]
+//! 8. A refill takes too long, or the ring is discarded meanwhile: `end_refill` compares the refill's number and
+//!    ignores the result. [`an_abandoned_refill_changes_nothing` in ring/tests.rs]
+//! 9. Two rings hand out the same task to two takes: the second take skips it because the first is taking it.
+//!    [`takes_of_overlapping_groups_are_in_order` in rings.rs]
+//! 10. A prepared transaction ends without a report: no candidate is handed out while one might have changed the table.
+//!     [`a_task_of_a_prepared_transaction` in tests/tests/order/ahead.rs]
 //!
 //! Candidates are stored apart from the state and are not touched while the ring is empty.
 
@@ -152,10 +167,10 @@ impl State {
         self.distrusted_since = now;
     }
 
-    /// Discards the ring after one of the transactions in `lockers` has ended: the row that it had locked can come
-    /// first. Does nothing if another take has already discarded the ring.
-    pub fn locker_ended(&mut self, of: &Handed) {
-        if self.lockers == of.lockers {
+    /// Discards the ring after this transaction has ended: the row that it had locked can come first. Does nothing if
+    /// another take has already discarded the ring.
+    pub fn locker_ended(&mut self, locker: u32) {
+        if self.lockers.contains(&locker) {
             self.discard();
         }
     }

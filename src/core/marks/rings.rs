@@ -1,13 +1,7 @@
 //! The candidate rings of a queue. Each is bound to one group, so that takes of several tubes and priorities have one
 //! each. A group without a ring gets the idle ring that has been unused for the longest time. While no ring is idle,
 //! the group searches the index.
-//!
-//! Invariant: each ring keeps the invariant of [`crate::marks::ring`], although groups overlap, such as all tasks and
-//! the tasks of one tube. The invariant survives these races:
-//!
-//! 1. Two rings hand out the same task to two takes: the second take skips it because the first is taking it.
-//! 2. The first take is rolled back, or gives up its candidate before it has read the row: all rings are discarded, not
-//!    only its own.
+//! The protocol is that of [`crate::marks::ring`].
 
 use crate::marks::candidate::{Candidates, Handed, More, Read, Refill};
 use crate::marks::ring::{CandidateRing, State};
@@ -88,8 +82,8 @@ impl<const COUNT: usize> Rings<'_, COUNT> {
     }
 
     /// Records that one of the transactions in `lockers` has ended, see [`State::locker_ended`].
-    pub fn locker_ended(&mut self, of: &Handed) {
-        self.states.0[of.ring].locker_ended(of);
+    pub fn locker_ended(&mut self, of: &Handed, locker: u32) {
+        self.states.0[of.ring].locker_ended(locker);
     }
 
     /// Discards the ring of a take that neither reads its candidate nor has changed anything because of it.
@@ -201,7 +195,9 @@ mod tests {
         rings.all().pass_over(&handed, Some(77), 8);
         let (whole, tube) = (rings.hand_out(Group::ALL, 9), rings.hand_out(of(1, None), 9));
         assert_eq!((whole.lockers[0], tube.lockers[0]), (0, 77));
-        rings.all().locker_ended(&tube);
+        rings.all().locker_ended(&tube, 1);
+        assert_eq!(rings.hand_out(of(1, None), 9).lockers, tube.lockers);
+        rings.all().locker_ended(&tube, 77);
         assert_eq!((rings.next(of(1, None), 10), rings.next(Group::ALL, 10)), (None, Some(4)));
         rings.all().give_up(&whole);
         assert_eq!(rings.next(Group::ALL, 11), None);

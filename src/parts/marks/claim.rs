@@ -1,5 +1,6 @@
-//! Claims on candidates that a ring has handed out to this process and that it has not looked at yet. If the process
-//! ends before the look, the rings are discarded, because it might have begun to take the task.
+//! Claims on candidates that a ring has handed out to this process and that it has not looked at yet: race 2 of
+//! [`xqueue_core::marks::ring`]. If the process ends before the look, the rings are discarded, because it might have
+//! begun to take the task.
 
 use crate::parts::slot;
 use std::cell::Cell;

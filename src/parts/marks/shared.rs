@@ -85,8 +85,8 @@ impl QueueMarks<'_> {
     }
 
     /// Notes that one of the transactions whose locks were in the way has ended.
-    pub fn locker_ended(&mut self, of: &Handed) {
-        self.rings.locker_ended(of);
+    pub fn locker_ended(&mut self, of: &Handed, locker: u32) {
+        self.rings.locker_ended(of, locker);
     }
 
     /// Notes that a take does not look at the candidates that it was handed out.

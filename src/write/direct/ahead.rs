@@ -129,9 +129,9 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
             }
             self.reads += 1;
         }
-        if has_ended(&handed) {
+        if let Some(locker) = ended_locker(&handed) {
             if let Some(mut slot) = slot::lock(self.queue.slot) {
-                slot.marks().locker_ended(&handed);
+                slot.marks().locker_ended(&handed, locker);
             }
             claim.end();
             return Some(true);
@@ -255,9 +255,9 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
     }
 }
 
-/// Returns whether one of the transactions whose locks were in the way has ended.
-fn has_ended(handed: &Handed) -> bool {
-    handed.lockers.iter().any(|locker| *locker != 0 && !xact::is_in_progress(*locker))
+/// Returns one of the transactions whose locks were in the way, if it has ended.
+fn ended_locker(handed: &Handed) -> Option<u32> {
+    handed.lockers.into_iter().find(|locker| *locker != 0 && !xact::is_in_progress(*locker))
 }
 
 /// Returns whether a task has the wanted label; different labels can have the same hash.

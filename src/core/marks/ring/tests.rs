@@ -163,6 +163,18 @@ fn locks_in_the_way_are_told_until_they_are_too_many() {
 }
 
 #[test]
+fn the_end_of_a_lock_discards_the_ring_although_another_lock_was_met_since() {
+    let mut ring = filled([3, 5, 7]);
+    ring.state.pass_over(Some(1), 8);
+    assert_eq!(next(&mut ring, 9), Some(3));
+    ring.state.pass_over(Some(2), 9);
+    ring.state.locker_ended(1);
+    assert_eq!(ring.hand_out(10).refill.map(|refill| refill.from), Some(FIRST));
+    ring.state.locker_ended(2);
+    assert!(ring.state.is_being_refilled(11), "it was discarded before");
+}
+
+#[test]
 fn none_is_left_once_all_are_handed_out() {
     let mut ring = filled([3, 5]);
     let knows_none = |ring: &Own| ring.state.knows_none(9);

@@ -96,9 +96,10 @@ impl Rings {
                 hands.first().is_some_and(|key| position(*key) == first.position())
             });
         let has_ended = |locker: &u32| *locker != 0 && state.locker != Some(*locker);
-        if (is_first || hands.is_empty()) && handed.lockers.iter().any(has_ended) {
+        let ended = handed.lockers.into_iter().find(has_ended);
+        if let Some(ended) = ended.filter(|_| is_first || hands.is_empty()) {
             state.processes[process] = Process::Idle;
-            state.rings().locker_ended(&handed);
+            state.rings().locker_ended(&handed, ended);
             return Some(());
         }
         if !hands.is_empty() {
