@@ -5,6 +5,7 @@
 //! statement path handles everything else, including an ack that meets another transaction at its task.
 
 mod ahead;
+mod attempt;
 mod search;
 pub mod subqueue;
 mod taken;
@@ -14,14 +15,15 @@ use crate::error::Result;
 use crate::parts::leases::session;
 use crate::parts::shortcuts::{self, Shortcut};
 use crate::queue::{Arguments, Direct, Queue};
-use crate::server::heap::{Bound, Found, Holder, Is, Scan};
+use crate::server::heap::{Bound, Found, Is, Scan};
 use crate::server::spi::Rows;
 use crate::server::trigger::Event;
 use crate::server::value::Value;
 use crate::server::{privileges, xact};
 use crate::transaction;
-use crate::write::assign::{Assignments, Values, applies, applies_to_own};
-use crate::write::direct::ahead::{Attempt, Search, bounds};
+use crate::write::assign::{Assignments, Values, applies_to_own};
+use crate::write::direct::ahead::{Search, bounds};
+use crate::write::direct::attempt::Attempts;
 use crate::write::passed::Passed;
 use crate::write::seen::Seen;
 use crate::write::{counting, row};
@@ -31,7 +33,6 @@ use xqueue_core::change::{Call, StateAndTube};
 use xqueue_core::field::Field;
 use xqueue_core::position::Group;
 use xqueue_core::statement::Verb;
-use xqueue_core::statement::rule::Applies;
 use xqueue_core::statement::{Parameter, Put};
 use xqueue_core::status::Status;
 
@@ -53,7 +54,7 @@ struct Way {
 }
 
 /// Takes up to `count` ready tasks of a group: first candidates that were read ahead, then tasks from the mark in the
-/// arguments on. The tasks are in the form that the caller wants; tasks that cannot be converted are passed over.
+/// arguments on.
 pub fn take(
     queue: &Queue,
     group: Group,
@@ -64,6 +65,9 @@ pub fn take(
     if xact::has_fixed_snapshot() || !privileges::may_update_all(queue.table) {
         return Ok(None);
     }
+    if passed.is_exhausted() {
+        return Ok(Some(Taken { rows: Rows::of(vec![]), needs_statement: false }));
+    }
     let Some(way) = way(queue, group) else { return Ok(None) };
     let mark = arguments.get(Parameter::Mark).map(|value| Bound { is: Is::AtLeast, value });
     let Some(bounds) = bounds(queue, group, arguments, mark) else { return Ok(None) };
@@ -73,58 +77,18 @@ pub fn take(
         return Ok(None);
     };
     let is_passing = is_passing(queue, &way.direct, passed);
-    let locks_first = !passed.only_looks_at_rows();
-    let mut rows = Vec::new();
-    let mut attempt = |found: &Found| {
-        if !applies(queue, Applies::TO_TAKE, found) {
-            return Attempt::Unfit;
-        }
-        if passed.passes_over_resting(found) {
-            return Attempt::Refused;
-        }
-        if passed.is_exhausted() {
-            return Attempt::Enough;
-        }
-        if queue.fires_again(found) {
-            return Attempt::Impossible;
-        }
-        let Some(changes) = assignments.values(queue, found) else { return Attempt::Impossible };
-        let mut delivered = None;
-        let see = |task: Value<'static>| {
-            delivered = Some(passed.converted(task)?);
-            Ok(())
-        };
-        match found.update_unless_refused(&changes, None, locks_first, see) {
-            Ok(true) => {
-                passed.end_rest_of(found);
-                rows.extend(delivered);
-            }
-            Ok(false) => {
-                return match found.holder() {
-                    Holder::Changes(by) => Attempt::Changed(by),
-                    Holder::Locks(locker) => Attempt::Locked(Some(locker)),
-                    Holder::None | Holder::Several => Attempt::Locked(None),
-                };
-            }
-            Err(refusal) => {
-                passed.pass_over(&way.direct, found, refusal);
-                return Attempt::Refused;
-            }
-        }
-        taken::keep(queue, found.written());
-        note_move(queue, found, (Status::Ready, Status::Taken), Call::Take);
-        if rows.len() < count { Attempt::Taken } else { Attempt::Enough }
-    };
+    let mut attempts =
+        Attempts { queue, direct: &way.direct, assignments, passed, count, rows: Vec::new() };
     let is_to_search = ahead.is_none_or(|ahead| {
         let search = Search { group, index: way.index, arguments, tasks: count };
-        ahead::take(queue, search, &mut open, ahead, &mut attempt)
+        ahead::take(search, &mut open, ahead, &mut attempts)
     });
-    let needs_statement = is_to_search && search::take(&open, way.index, &bounds, &mut attempt);
+    let needs_statement = is_to_search && search::take(&open, way.index, &bounds, &mut attempts);
     if is_passing {
         transaction::note_only_taken();
     }
     drop(open);
-    let rows = Rows::of(rows);
+    let rows = Rows::of(attempts.rows);
     counting::note(queue, Call::Take, rows.len());
     shortcuts::count(Shortcut::Take, rows.len());
     Ok(Some(Taken { rows, needs_statement }))

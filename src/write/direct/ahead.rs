@@ -7,6 +7,7 @@ use crate::queue::{Arguments, Queue};
 use crate::server::heap::{Bound, Found, Holder, Is, Open, Scan};
 use crate::server::{injection, operators, time, xact};
 use crate::write::assign::applies;
+use crate::write::direct::attempt::{Attempt, Attempts};
 use crate::write::start;
 use pgrx::pg_sys::Oid;
 use std::thread;
@@ -38,23 +39,6 @@ pub struct Ahead {
     more: More,
 }
 
-/// The result of an attempt to take a task.
-pub enum Attempt {
-    Taken,
-    /// The task is taken, and with it the number of tasks wanted.
-    Enough,
-    /// The task must not be taken.
-    Unfit,
-    /// The task cannot be taken, or cannot be delivered.
-    Refused,
-    /// The transaction with this id is changing the task, or has changed it.
-    Changed(u32),
-    /// Another transaction has locked the task; the id is None if it is unknown.
-    Locked(Option<u32>),
-    /// Only a statement can take the task.
-    Impossible,
-}
-
 /// The group that a take searches, and how to find its tasks.
 #[derive(Clone, Copy)]
 pub struct Search<'take, 'call> {
@@ -81,46 +65,38 @@ fn hand_out(queue: &Queue, group: Group, tasks: usize) -> Ahead {
     Ahead { claim, handed: handed.unwrap_or_default(), more }
 }
 
-/// Lets `attempt` take candidates. Returns whether the index has to be searched for more. A claim that is dropped
-/// discards the rings.
-pub fn take(
-    queue: &Queue,
-    search: Search,
-    open: &mut Open,
-    mut ahead: Ahead,
-    attempt: impl FnMut(&Found) -> Attempt,
-) -> bool {
-    let mut taking =
-        Taking { queue, search, open, attempt, taken: 0, misses: 0, reads: 0, naps: 0 };
+/// Tries candidates. Returns whether the index has to be searched for more. A claim that is dropped discards the rings.
+pub fn take(search: Search, open: &mut Open, mut ahead: Ahead, attempts: &mut Attempts) -> bool {
+    let queue = attempts.queue;
+    let mut taking = Taking { search, open, attempts, misses: 0, reads: 0, naps: 0 };
     loop {
         if let Some(is_to_search) = taking.follow(ahead) {
             return is_to_search;
         }
-        ahead = hand_out(queue, search.group, search.tasks - taking.taken);
+        ahead = hand_out(queue, search.group, search.tasks - taking.attempts.rows.len());
         taking.open.renew_snapshot();
     }
 }
 
 /// A take that works through its candidates.
-struct Taking<'take, 'call, 'heap, A> {
-    queue: &'take Queue,
-    search: Search<'take, 'call>,
-    open: &'take mut Open<'heap>,
-    attempt: A,
-    taken: usize,
+struct Taking<'now, 'heap, 'take, 'call, 'passed> {
+    search: Search<'now, 'now>,
+    open: &'now mut Open<'heap>,
+    attempts: &'now mut Attempts<'take, 'call, 'passed>,
     /// Number of candidates since the last one that was taken.
     misses: usize,
     reads: usize,
     naps: usize,
 }
 
-impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
+impl Taking<'_, '_, '_, '_, '_> {
     /// Follows the ring's instructions. At the end, returns whether the index has to be searched.
     fn follow(&mut self, Ahead { claim, handed, more }: Ahead) -> Option<bool> {
         if let Some(refill) = handed.refill {
             let is_often = self.reads > self.search.tasks / TASKS_PER_READ;
             if is_often && handed.candidate.is_none() {
-                return Some(self.give_up(claim, &handed));
+                self.give_up(claim, &handed);
+                return Some(true);
             }
             let there_are_some = self.read_ahead(&refill);
             if refill.from == FIRST && handed.candidate.is_none() && !there_are_some {
@@ -130,7 +106,7 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
             self.reads += 1;
         }
         if let Some(locker) = ended_locker(&handed) {
-            if let Some(mut slot) = slot::lock(self.queue.slot) {
+            if let Some(mut slot) = slot::lock(self.attempts.queue.slot) {
                 slot.marks().locker_ended(&handed, locker);
             }
             claim.end();
@@ -140,18 +116,22 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
             claim.end();
             return (!self.waits_for(&handed)).then_some(true);
         }
-        for candidate in handed.candidate.into_iter().chain(more.take()) {
+        let mut candidates = handed.candidate.into_iter().chain(more.take());
+        while let Some(candidate) = candidates.next() {
             let seen = self.look(candidate);
-            let is_taken = matches!(seen, Attempt::Taken | Attempt::Enough);
+            let is_taken = matches!(seen, Attempt::Taken);
             shortcuts::count(Shortcut::TakeAhead, usize::from(is_taken));
-            (self.taken, self.misses) =
-                if is_taken { (self.taken + 1, 0) } else { (self.taken, self.misses + 1) };
+            self.misses = if is_taken { 0 } else { self.misses + 1 };
             if matches!(seen, Attempt::Impossible) || self.misses > MISSES {
-                return Some(self.give_up(claim, &handed));
+                self.give_up(claim, &handed);
+                return Some(true);
             }
             self.note(&handed, &seen);
-            if matches!(seen, Attempt::Enough) {
-                claim.end();
+            if self.attempts.is_over() {
+                match candidates.next() {
+                    Some(_) => self.give_up(claim, &handed),
+                    None => claim.end(),
+                }
                 return Some(false);
             }
         }
@@ -171,7 +151,7 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
 
     /// Attempts to take a candidate: its row, or, if the row has moved, the row that the index has for its position.
     fn look(&mut self, candidate: Candidate) -> Attempt {
-        let (queue, search, attempt) = (self.queue, self.search, &mut self.attempt);
+        let (queue, search, attempts) = (self.attempts.queue, self.search, &mut *self.attempts);
         let mut seen = None;
         self.open.see_at(candidate.row, |found| {
             let place = StateAndTube { status: Status::Ready, tube: queue.tube_of(found) };
@@ -180,7 +160,7 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
                     || search.group.meets(queue.group_of(found, &place)));
             if is_it {
                 seen = Some(match is_of_tube(queue, search, found) {
-                    true => attempt(found),
+                    true => attempts.attempt(found),
                     false => Attempt::Impossible,
                 });
             }
@@ -195,8 +175,8 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
         };
         let mut seen = Attempt::Unfit;
         self.open.scan(search.index, &bounds, |found| {
-            seen = attempt(found);
-            let goes_on = matches!(seen, Attempt::Unfit | Attempt::Changed(_));
+            seen = attempts.attempt(found);
+            let goes_on = matches!(seen, Attempt::Unfit | Attempt::Held(Holder::Changes(_)));
             if goes_on { Scan::GoesOn } else { Scan::Ends }
         });
         seen
@@ -205,30 +185,32 @@ impl<A: FnMut(&Found) -> Attempt> Taking<'_, '_, '_, A> {
     /// Reports to the ring a task that the take has passed over, because of another transaction or because it cannot be
     /// taken.
     fn note(&self, handed: &Handed, seen: &Attempt) {
-        if matches!(seen, Attempt::Changed(_) | Attempt::Locked(_) | Attempt::Refused)
-            && let Some(mut slot) = slot::lock(self.queue.slot)
-        {
-            match seen {
-                Attempt::Locked(locker) => slot.marks().pass_over(handed, *locker, time::now()),
-                _ => slot.marks().leave_out(handed),
+        let locker = match seen {
+            Attempt::Refused | Attempt::Held(Holder::Changes(_)) => None,
+            Attempt::Held(holder) => Some(holder.transaction()),
+            Attempt::Taken | Attempt::Unfit | Attempt::Impossible => return,
+        };
+        if let Some(mut slot) = slot::lock(self.attempts.queue.slot) {
+            match locker {
+                Some(locker) => slot.marks().pass_over(handed, locker, time::now()),
+                None => slot.marks().leave_out(handed),
             }
         }
     }
 
     /// Ends the handing out before all candidates were tried; their ring is discarded.
-    fn give_up(&self, claim: Claim, handed: &Handed) -> bool {
-        if let Some(mut slot) = slot::lock(self.queue.slot) {
+    fn give_up(&self, claim: Claim, handed: &Handed) {
+        if let Some(mut slot) = slot::lock(self.attempts.queue.slot) {
             slot.marks().give_up(handed);
         }
         claim.end();
-        true
     }
 
     /// Reads the next tasks of the group, and returns whether there are any. A task that another transaction is
     /// changing is left out. If that transaction has reported its change, its rollback discards the rings.
     fn read_ahead(&self, refill: &Refill) -> bool {
         injection::point(c"xqueue-ring-is-refilled");
-        let (queue, search) = (self.queue, self.search);
+        let (queue, search) = (self.attempts.queue, self.search);
         let from = if refill.from == FIRST { refill.mark } else { refill.from };
         let from = (from != FIRST)
             .then(|| queue.key_at(from))

@@ -31,6 +31,16 @@ pub enum Holder {
     Several,
 }
 
+impl Holder {
+    /// Returns the transaction that holds the row, if it is known.
+    pub fn transaction(self) -> Option<u32> {
+        match self {
+            Holder::Changes(transaction) | Holder::Locks(transaction) => Some(transaction),
+            Holder::None | Holder::Several => None,
+        }
+    }
+}
+
 impl Row for Found<'_> {
     fn value(&self, number: i16) -> Option<Value<'_>> {
         // SAFETY: the slot holds the row while the found row exists.
