@@ -24,8 +24,6 @@ pub struct Direct {
     pub tube: Option<Oid>,
     /// The index of a sub-queue's tasks in the order in which takes pick them.
     pub subqueue: Option<Oid>,
-    /// The unique index of the tasks in flight by sub-queue.
-    pub in_flight: Option<Oid>,
     /// The index of the tasks by the instant at which the worker must act.
     pub due: Option<Oid>,
     /// The index of the tasks by their expiry.
@@ -95,16 +93,6 @@ impl Queue {
 }
 
 impl Queue {
-    /// The unique index of the tasks in flight by sub-queue.
-    pub fn in_flight_index(&self) -> Option<Oid> {
-        *self.in_flight.get_or_init(|| {
-            let relation = Relation::open(self.table, Lock::None)?;
-            let serving =
-                self.serving(&relation, &index::of(&relation), [Index::InFlight].into_iter());
-            serving.first().map(|(_, oid)| *oid)
-        })
-    }
-
     /// Returns an index that the queue needs, if it exists and contains all rows that it is for. Caches the result,
     /// because recognizing an index makes the server deparse the predicates of all the table's indexes.
     pub fn index(&self, relation: &Relation, wanted: Index) -> Option<Oid> {
@@ -195,7 +183,6 @@ impl Direct {
             ready: serves(Index::Ready),
             tube: serves(Index::Tube),
             subqueue: serves(queue.sql.order_index()),
-            in_flight: serves(Index::InFlight),
             due: serves(Index::Due),
             expiry: serves(Index::Expiry),
             taken: serves(Index::Taken),

@@ -85,8 +85,6 @@ pub struct Queue {
     numbers: [i16; Field::ALL.len()],
     pub(super) plans: Plans,
     pub(super) directs: Directs,
-    /// The unique index of the tasks in flight, after its first lookup.
-    pub(super) in_flight: OnceCell<Option<Oid>>,
     /// Indexes already looked up; valid as long as the description is.
     pub(super) found: RefCell<Vec<(Index, Oid)>>,
     /// Names of the missing key or indexes, after the first check.
@@ -240,7 +238,6 @@ impl Queue {
             numbers,
             plans: Plans::default(),
             directs: Directs::default(),
-            in_flight: OnceCell::new(),
             found: RefCell::default(),
             lost: OnceCell::new(),
             may_refuse_values: OnceCell::new(),

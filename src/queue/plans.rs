@@ -30,7 +30,7 @@ pub enum Statement {
     NextDue,
     Holders,
     Holding,
-    FreeSubqueue,
+    SubqueueOfTask,
     IsTakeable,
     /// The level of the first task of a sub-queue.
     FirstLevel,

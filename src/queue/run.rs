@@ -87,7 +87,7 @@ impl Queue {
             Statement::NextDue => self.sql.next_due(),
             Statement::Holders => self.sql.holders(),
             Statement::Holding => self.sql.holding(),
-            Statement::FreeSubqueue => self.sql.free_subqueue(),
+            Statement::SubqueueOfTask => self.sql.subqueue_of_task(),
             Statement::IsTakeable => self.sql.is_takeable(),
             Statement::FirstLevel => self.sql.first_level(),
             Statement::Subqueues => self.sql.subqueues(),

@@ -13,7 +13,6 @@ pub struct WantedIndex<'a> {
     relation: &'a Relation,
     /// The table has all columns of the index; a column that `upgrade` is about to add has no number yet.
     has_columns: bool,
-    is_unique: bool,
     /// Column numbers; 0 stands for an expression.
     columns: Vec<i16>,
     expression: Option<String>,
@@ -40,7 +39,6 @@ impl<'a> WantedIndex<'a> {
             relation,
             has_columns: about
                 .all(|field| fields.get(&field).is_some_and(|column| column.number > 0)),
-            is_unique: index.is_unique(),
             columns: expression.iter().map(|_| 0).chain(begins).chain(ends).collect(),
             expression,
             predicate: sql.index_predicate(index),
@@ -52,7 +50,7 @@ impl<'a> WantedIndex<'a> {
     pub fn is_served_by(&self, known: &index::Index) -> bool {
         self.has_columns
             && known.columns == self.columns
-            && known.is_unique == self.is_unique
+            && !known.is_unique
             && self.is_told_by(known)
     }
 

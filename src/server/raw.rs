@@ -115,23 +115,6 @@ functions! {
         order_count: c_int,
     );
     pub fn index_endscan(scan: pg_sys::IndexScanDesc);
-    pub fn FormIndexDatum(
-        info: *mut pg_sys::IndexInfo,
-        row: *mut pg_sys::TupleTableSlot,
-        state: *mut pg_sys::EState,
-        values: *mut Datum,
-        nulls: *mut bool,
-    );
-    pub fn index_insert(
-        index: pg_sys::Relation,
-        values: *mut Datum,
-        nulls: *mut bool,
-        place: pg_sys::ItemPointer,
-        table: pg_sys::Relation,
-        check: pg_sys::IndexUniqueCheck::Type,
-        is_unchanged: bool,
-        info: *mut pg_sys::IndexInfo,
-    ) -> bool;
     pub fn table_slot_create(
         table: pg_sys::Relation,
         list: *mut *mut pg_sys::List,

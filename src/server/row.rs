@@ -28,10 +28,6 @@ impl Tuple {
         Tuple { tuple, description }
     }
 
-    pub(super) fn pointer(&self) -> pg_sys::HeapTuple {
-        self.tuple
-    }
-
     /// Returns the row as a composite value.
     pub fn to_record<'to>(&self) -> Value<'to> {
         // SAFETY: by the contract of `new`; a table's descriptor names its row type.

@@ -118,16 +118,6 @@ pub fn in_subtransaction<T>(work: impl FnOnce() -> Verdict<T>) -> Option<T> {
     }
 }
 
-/// Runs `work` in a subtransaction, which an error undoes. An error with this SQLSTATE ends here; any other propagates.
-pub fn in_subtransaction_unless<T>(code: PgSqlErrorCode, work: impl FnOnce() -> T) -> Option<T> {
-    let work = AssertUnwindSafe(work);
-    in_subtransaction(|| {
-        pgrx::PgTryBuilder::new(AssertUnwindSafe(move || Verdict::Keep({ work }.0())))
-            .catch_when(code, |_| Verdict::Undo)
-            .execute()
-    })
-}
-
 /// Runs `work`; returns an error about the values of a task, and lets any other error propagate. When `work` raises the
 /// former, it must hold no resource that only the end of a subtransaction would release.
 pub fn unless_of_task<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {

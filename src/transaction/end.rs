@@ -216,22 +216,30 @@ fn look_for_replayed_end() {
 }
 
 /// Refuses to prepare takes: a prepared transaction belongs to no session, so no session's end would give its tasks
-/// back.
+/// back. It has no claims either, so it must not have taken tasks of sub-queues by hand.
 fn refuse_to_prepare_takes() {
-    let mut taken = 0;
-    CHANGES.with_borrow(|stack| stack.for_each(|_, delta| taken += delta.leases.taken));
-    if taken > 0 {
-        Error::new(
-            PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
-            "cannot prepare a transaction that has taken tasks",
-        )
-        .detail(format!(
+    let (mut taken, mut by_hand) = (0, false);
+    CHANGES.with_borrow(|stack| {
+        stack.for_each(|_, delta| {
+            taken += delta.leases.taken;
+            by_hand |= delta.subqueues.has_taken();
+        });
+    });
+    let detail = match taken {
+        0 if by_hand => "It has taken tasks of sub-queues by hand.".into(),
+        0 => return,
+        _ => format!(
             "{taken} tasks are taken by this session ({}), which a prepared transaction outlives.",
             session::current_if_any().map(session::pid).unwrap_or_default()
-        ))
-        .hint("Take tasks in a transaction of their own; puts may be prepared.")
-        .raise()
-    }
+        ),
+    };
+    Error::new(
+        PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+        "cannot prepare a transaction that has taken tasks",
+    )
+    .detail(detail)
+    .hint("Take tasks in a transaction of their own; puts may be prepared.")
+    .raise()
 }
 
 fn mark_prepared() {
@@ -258,7 +266,7 @@ fn give_up_claims() {
             if !delta.subqueues.is_empty()
                 && let Some(mut queue) = slot::lock(slot)
             {
-                queue.subqueues().give_up(&delta.subqueues, resets(delta));
+                queue.subqueues().undo(&delta.subqueues, resets(delta));
             }
         })
     });

@@ -46,7 +46,7 @@ pub fn note<Old: Row, New: Row>(
     note_holder(queue, old.as_ref(), new.as_ref());
     transaction::note(queue.slot, |delta| {
         delta.change(from, to);
-        delta.subqueues.change(from, to, in_subqueue.unwrap_or((LAST, level::LAST)), key);
+        delta.subqueues.change(from, to, in_subqueue.unwrap_or((LAST, level::LAST)));
         let is_in_order = matches!(status(to), Some(Status::Ready | Status::Buried));
         delta.marks.moved |= is_in_order && status(from) == status(to);
         if let Some((place, stand)) = to.filter(|_| from == to).zip(in_subqueue) {

@@ -1,6 +1,8 @@
 //! Takes from sub-queues, one task from each. Shared memory knows which sub-queues are worth a look, see
 //! [`xqueue_core::subqueues`]. Only the table knows which tasks can be taken there, and in which order.
 
+pub mod by_hand;
+mod in_flight;
 mod level;
 mod look;
 mod ring;
@@ -9,15 +11,12 @@ use crate::error::{Error, Result};
 use crate::parts::waiters::Offer;
 use crate::parts::{slot, subqueues};
 use crate::queue::{Arguments, Queue, Statement};
-use crate::server::heap::unique;
-use crate::server::row::Tuple;
 use crate::server::spi::{self, Rows, Spi};
 use crate::server::xact;
 use crate::transaction;
 use crate::write::passed::Passed;
 use look::Looked;
 use pgrx::PgSqlErrorCode;
-use xqueue_core::change::{Call, StateAndTube};
 use xqueue_core::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
 use xqueue_core::position::FIRST;
 use xqueue_core::subqueues::{Back, Refusal, Scan};
@@ -104,7 +103,7 @@ impl Take<'_> {
                 self.pass_on();
                 Ok(0)
             }
-            Err(Refusal::NoRoom) => Err(self.too_many()),
+            Err(Refusal::NoRoom) => Err(too_many(self.queue)),
         }
     }
 
@@ -154,7 +153,7 @@ impl Take<'_> {
             taken += self.take_from_own(spi, count - taken, see)?;
         }
         if taken == 0 && search.no_room {
-            return Err(self.too_many());
+            return Err(too_many(self.queue));
         }
         Ok(taken)
     }
@@ -222,6 +221,7 @@ impl Take<'_> {
         };
         let stays = match looked {
             Looked::Taken => return Ok(Found::Taken),
+            Looked::Busy => false,
             Looked::Later => {
                 give_back(self.queue, subqueue, Back::Tail);
                 return Ok(Found::Later);
@@ -251,17 +251,14 @@ impl Take<'_> {
             queue.waiters().wake(1, Offer { tube: Some(subqueue) });
         }
     }
+}
 
-    fn too_many(&self) -> Error {
-        Error::new(
-            PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-            format!(
-                "queue \"{}\" has more sub-queues in use than there is room for",
-                self.queue.name
-            ),
-        )
-        .hint("Raise xqueue.max_subqueues in postgresql.conf and restart the server.")
-    }
+fn too_many(queue: &Queue) -> Error {
+    Error::new(
+        PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+        format!("queue \"{}\" has more sub-queues in use than there is room for", queue.name),
+    )
+    .hint("Raise xqueue.max_subqueues in postgresql.conf and restart the server.")
 }
 
 /// Takes the task whose key `arguments` hold, by `take`, if no other task of its sub-queue is in flight.
@@ -272,58 +269,21 @@ pub fn take_named(
 ) -> Result<usize> {
     let slot = queue.slot;
     let subqueue = spi::connect(|spi| {
-        let rows = queue.run(spi, &Statement::FreeSubqueue, arguments);
+        let rows = queue.run(spi, &Statement::SubqueueOfTask, arguments);
         rows.value(0, 1).map(|subqueue| subqueue.to_integer() as u64)
     });
     let Some(subqueue) = subqueue else { return Ok(0) };
-    let take = || unless_hidden(queue, take);
     // Even in an exhausted sub-queue a given task can be there.
-    if transaction::pending_subqueue(slot, subqueue).is_own() {
-        return take();
-    }
-    if transaction::note(slot, |delta| delta.subqueues.claim(|| subqueues::claim(slot, subqueue)))
-        .is_err()
-    {
+    let is_own = transaction::pending_subqueue(slot, subqueue).is_own();
+    let claim = || subqueues::claim(slot, subqueue);
+    if !is_own && transaction::note(slot, |delta| delta.subqueues.claim(claim)).is_err() {
         return Ok(0);
     }
-    let taken = take()?;
-    if taken == 0 {
+    let taken = if in_flight::is_free(queue, subqueue)? { take()? } else { 0 };
+    if taken == 0 && !is_own {
         give_back(queue, subqueue, Back::Tail);
     }
     Ok(taken)
-}
-
-/// Runs `take`, which takes one task. Row security can hide another task of the sub-queue that is in flight. Then only
-/// the unique index shows the conflict, and no task is taken.
-fn unless_hidden(queue: &Queue, take: impl FnOnce() -> Result<usize>) -> Result<usize> {
-    if !queue.has_row_security {
-        return take();
-    }
-    let code = PgSqlErrorCode::ERRCODE_UNIQUE_VIOLATION;
-    xact::in_subtransaction_unless(code, take).unwrap_or(Ok(0))
-}
-
-/// Claims the sub-queue of a task that was taken by hand or just moved from another sub-queue. Without the claim, a
-/// take would wait in the unique index for the end of this transaction. Raises 23505 if another task of the sub-queue
-/// is in flight.
-pub fn claim_unless_own(queue: &Queue, place: &StateAndTube, row: &Tuple) {
-    let Some(subqueue) = place.tube.filter(|tube| tube.is_subqueue).map(|tube| tube.hash) else {
-        return;
-    };
-    let slot = queue.slot;
-    let is_take = transaction::being_done(slot) == Some(Call::Take);
-    if is_take && transaction::pending_subqueue(slot, subqueue).is_own() {
-        return;
-    }
-    // A failed claim means that the sub-queue is in use, or that there is no room.
-    let claim = || subqueues::claim_by_hand(slot, subqueue);
-    if transaction::note(slot, |delta| delta.subqueues.claim(claim)).is_err() {
-        // Either a concurrent take sees this mark, or this transaction sees the take's row in the index.
-        subqueues::take_unclaimed(slot, subqueue);
-    }
-    if let Some(index) = queue.in_flight_index() {
-        unique::require(queue.table, index, row);
-    }
 }
 
 /// Gives back a sub-queue that this transaction has claimed without taking a task.

@@ -9,7 +9,7 @@ use crate::server::value::Value;
 use crate::server::{catalog, context, nesting, process, shared_memory, spi, time, types};
 use crate::write::seen::Seen;
 use crate::write::{guard, reservation, row, subqueues};
-use crate::{sql_functions, transaction};
+use crate::{parts, sql_functions, transaction};
 use pgrx::PgSqlErrorCode;
 use xqueue_core::change::{Call, Counts, StateAndTube, event};
 use xqueue_core::field::Field;
@@ -53,7 +53,7 @@ fn row_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     if let Some((place, row)) = &new {
         let before = old.as_ref().map(|(place, _)| *place);
         if place.status == Status::Taken && before != Some(*place) {
-            subqueues::claim_unless_own(&queue, place, row);
+            subqueues::by_hand::claim(&queue, place, row)?;
         }
     }
     row::note(&queue, seen(&old), seen(&new), call);
@@ -143,6 +143,8 @@ fn truncated_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
         && let Some(queue) = queue::find(firing.table())?
     {
         transaction::note(queue.slot, |delta| delta.replace(&Counts::default()));
+        // The tasks in flight are gone. The end of the transaction discards the sub-queues again.
+        parts::subqueues::reset(queue.slot);
     }
     Ok(Some(Value::ignored()))
 }

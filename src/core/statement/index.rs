@@ -25,7 +25,7 @@ listed! {
         Expiry,
         /// Ready tasks by sub-queue, in take order.
         Subqueue,
-        /// Taken tasks by sub-queue. It is unique: at most one task of a sub-queue is taken.
+        /// Taken tasks by sub-queue.
         InFlight,
         /// Ready and waiting tasks by sub-queue, in take order.
         StrictSubqueue,
@@ -36,10 +36,6 @@ impl Index {
     /// Returns whether the index begins with the sub-queue hash.
     pub fn is_by_subqueue(self) -> bool {
         matches!(self, Index::Subqueue | Index::StrictSubqueue | Index::InFlight)
-    }
-
-    pub fn is_unique(self) -> bool {
-        self == Index::InFlight
     }
 
     /// Returns the suffix of the index's name.
@@ -60,8 +56,7 @@ impl Index {
 
 impl Table {
     pub fn create_index(&self, index: Index, name: &str) -> String {
-        let unique = if index.is_unique() { "UNIQUE " } else { "" };
-        format!("CREATE {unique}INDEX {name} ON {} {}", self.qualified(), self.index_shape(index))
+        format!("CREATE INDEX {name} ON {} {}", self.qualified(), self.index_shape(index))
     }
 
     /// Returns an index's columns and predicate.

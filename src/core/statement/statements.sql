@@ -247,7 +247,7 @@ CREATE INDEX subqueue_idx ON app."Jobs" (xqueue_internal.subqueue(tube), a)
     WHERE status OPERATOR(pg_catalog.=) 'R';
 
 -- Index InFlight []
-CREATE UNIQUE INDEX in_flight_idx ON app."Jobs" (xqueue_internal.subqueue(tube))
+CREATE INDEX in_flight_idx ON app."Jobs" (xqueue_internal.subqueue(tube))
     WHERE status OPERATOR(pg_catalog.=) 'T';
 
 -- Put [Tube, Column(7)]
@@ -266,11 +266,6 @@ UPDATE ONLY app."Jobs" AS task
     AND head.a OPERATOR(pg_catalog.>=) $3
     ORDER BY xqueue_internal.subqueue(head.tube), head.a LIMIT 1)
     AND coalesce(task.status OPERATOR(pg_catalog.=) 'R', false)
-    AND (SELECT true
-    FROM ONLY app."Jobs" AS other
-    WHERE xqueue_internal.subqueue(other.tube) OPERATOR(pg_catalog.=) ANY (ARRAY[$2])
-    AND other.status OPERATOR(pg_catalog.=) 'T'
-    ORDER BY xqueue_internal.subqueue(other.tube) LIMIT 1) IS NULL
     FOR NO KEY UPDATE SKIP LOCKED))
     RETURNING task.*::app."Jobs";
 

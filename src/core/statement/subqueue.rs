@@ -38,8 +38,7 @@ impl Table {
         format!("{INTERNAL}.subqueue({prefix}{tube})")
     }
 
-    /// Selects and locks the first task of a sub-queue if it is ready, no other transaction has locked it, and no task
-    /// of the sub-queue is taken.
+    /// Selects and locks the first task of a sub-queue if it is ready and no other transaction has locked it.
     pub(super) fn picking_in_subqueue(
         &self,
         marked: bool,
@@ -54,13 +53,11 @@ impl Table {
             is_next += &format!(" AND {level} OPERATOR(pg_catalog.<=) {limit}");
         }
         format!(
-            "SELECT {} FROM ONLY {} AS task WHERE task.ctid {EQUALS} ({}) AND {} AND ({}) IS NULL \
-             FOR NO KEY UPDATE SKIP LOCKED",
+            "SELECT {} FROM ONLY {} AS task WHERE task.ctid {EQUALS} ({}) AND {} FOR NO KEY UPDATE SKIP LOCKED",
             self.key_list("task."),
             self.qualified(),
             self.first_of("head.ctid", &subqueue, mark.as_deref()),
             hidden(&is_next),
-            self.taken_of(&subqueue),
         )
     }
 
@@ -78,15 +75,12 @@ impl Table {
         format!("coalesce({prefix}{priority}::pg_catalog.int8, {})", level::LAST)
     }
 
-    /// Selects the sub-queue of one task, if no task of the sub-queue is taken.
-    pub fn free_subqueue(&self) -> Text {
+    /// Selects the sub-queue of one task.
+    pub fn subqueue_of_task(&self) -> Text {
         let mut parameters = Parameters::default();
         let (subqueue, key) = (self.subqueue("task."), self.has_key(&mut parameters));
-        parameters.text(format!(
-            "SELECT {subqueue} FROM ONLY {} AS task WHERE {key} AND ({}) IS NULL",
-            self.qualified(),
-            self.taken_of(&subqueue),
-        ))
+        parameters
+            .text(format!("SELECT {subqueue} FROM ONLY {} AS task WHERE {key}", self.qualified()))
     }
 
     /// Selects whether the first task of a sub-queue is takeable; NULL if the sub-queue is empty.
@@ -191,7 +185,7 @@ mod tests {
             "{pick}"
         );
         assert!(pick.contains("head.expires IS NULL"), "{pick}");
-        assert!(pick.ends_with("IS NULL FOR NO KEY UPDATE SKIP LOCKED"), "{pick}");
+        assert!(pick.ends_with("'R', false) FOR NO KEY UPDATE SKIP LOCKED"), "{pick}");
         assert_eq!(parameters.text(pick).parameters, [Parameter::Subqueue]);
     }
 

@@ -23,8 +23,6 @@ pub struct Entry {
     pub level: Level,
     /// Least level at which a task arrived since the last scan began.
     pub level_floor: Level,
-    /// Key hash of the taken task, while the sub-queue is busy.
-    pub in_flight: u64,
     /// Slot of the queue.
     pub(super) queue: u32,
     /// Neighbours in the list, or in the circle of a level. A link is an index plus one; 0 is no link.
@@ -42,10 +40,8 @@ pub struct Entry {
     pub dirty: bool,
     /// A taken task has come back or ended while the sub-queue was claimed.
     pub settled: bool,
-    /// No transaction has a task of the sub-queue except the claiming one, or the one that made it busy.
+    /// No task of the sub-queue is taken except the claimant's, or the one that made it busy.
     pub clear: bool,
-    /// A task was taken without claiming the sub-queue. Its end can be reported after it has been taken again.
-    pub unclaimed: bool,
 }
 
 #[repr(u8)]
@@ -84,8 +80,6 @@ pub struct SubqueueRing {
     pub waiting: u32,
     /// Sub-queues that have something to take can be missing.
     pub incomplete: bool,
-    /// A task was taken without claiming its sub-queue, which has no entry to record it.
-    pub unclaimed: bool,
     /// Number of times that the ring became incomplete.
     pub invalidations: u64,
     /// Value of `invalidations` when the pass in progress began.
@@ -251,8 +245,7 @@ impl Pool<'_> {
 
     pub fn remove(&mut self, link: u32) {
         self.unlink(link);
-        let Entry { queue, subqueue, chain, unclaimed, .. } = *self.entry(link);
-        self.rings[queue as usize].unclaimed |= unclaimed;
+        let Entry { queue, subqueue, chain, .. } = *self.entry(link);
         let bucket = self.bucket(queue, subqueue);
         if self.buckets[bucket] == link {
             self.buckets[bucket] = chain;

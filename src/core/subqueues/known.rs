@@ -5,7 +5,8 @@ use crate::position::{FIRST, LAST, Position};
 use crate::slot_id::SlotId;
 use crate::subqueues::entries::{Pool, State};
 
-/// A sub-queue is clear if shared memory knows each of its taken tasks: a claim of it need not look for others.
+/// A sub-queue is clear if shared memory knows its taken task, or that it has none. Whoever claims it need not look for
+/// taken tasks.
 impl Pool<'_> {
     pub fn is_clear(&mut self, id: SlotId, subqueue: u64) -> bool {
         self.known(id, subqueue).is_some_and(|link| self.entry(link).clear)
@@ -16,24 +17,12 @@ impl Pool<'_> {
         self.known(id, subqueue).is_some_and(|link| self.entry(link).state == State::Busy)
     }
 
-    /// Makes a claimed sub-queue clear: the transaction has taken a task of it and seen that no other is taken.
+    /// Makes a claimed sub-queue clear. The claimant has seen that no task of it is taken, and every transaction that it
+    /// has seen has reported its changes. The reports that came since the claim concern earlier tasks.
     pub fn set_clear(&mut self, id: SlotId, subqueue: u64) {
-        let is_sure = self.ring(id).is_some_and(|ring| !ring.unclaimed);
-        if let Some(link) = self.known(id, subqueue).filter(|_| is_sure) {
+        if let Some(link) = self.claimed(id, subqueue) {
             let entry = self.entry(link);
-            entry.clear = !entry.unclaimed;
-        }
-    }
-
-    /// Makes a sub-queue not clear, because a task was taken without claiming it. The return of that task is reported
-    /// only after it is visible. The transaction that has claimed the sub-queue can have taken the task by then. If the
-    /// sub-queue were clear, the report would free it while the task is in flight.
-    pub fn take_unclaimed(&mut self, id: SlotId, subqueue: u64) {
-        if let Some(link) = self.known(id, subqueue) {
-            let entry = self.entry(link);
-            (entry.clear, entry.unclaimed) = (false, true);
-        } else if let Some(ring) = self.ring(id) {
-            ring.unclaimed = true;
+            (entry.clear, entry.settled) = (true, false);
         }
     }
 

@@ -10,6 +10,9 @@
 //! * busy: one of its tasks is taken; it is scanned again when that task comes back or ends;
 //! * idle: it had nothing to take; the entry is kept while there is room.
 //!
+//! Only a transaction that has claimed a sub-queue takes a task of it, or the one that settles its taken task. So at
+//! most one task of a sub-queue is taken. A claimant looks for taken tasks in the table unless the entry is *clear*.
+//!
 //! Invariant: a sub-queue whose first task can be taken is in the ring or claimed, or the ring is *incomplete*. A take
 //! that finds an incomplete ring empty looks for sub-queues in the table's index. A sub-queue in the ring without a
 //! task is harmless: a take that finds nothing there drops it. The invariant survives these races:
@@ -18,7 +21,8 @@
 //!    the ring when the claimant gives it back.
 //! 2. A taken task comes back before the callback of the transaction that claimed the sub-queue. The entry is then
 //!    `settled`, and the sub-queue returns to the ring instead of becoming busy.
-//! 3. A task was taken without a claim and comes back late, see [`Pool::take_unclaimed`].
+//! 3. The return of a taken task is visible before it is reported. The sub-queue is not clear then, see
+//!    [`Pool::set_clear`], and the next claimant looks for taken tasks again.
 //! 4. There is no room for an entry: the ring becomes incomplete. A pass that began earlier does not make it complete
 //!    again.
 //!
@@ -223,13 +227,6 @@ impl Pool<'_> {
         }
         let found = self.find(id.index, subqueue);
         let state = found.map(|link| self.entry(link).state);
-        if let Some(link) = found {
-            let entry = self.entry(link);
-            // The transaction took or settled a task that shared memory did not know.
-            let is_known = |left| entry.state == State::Busy && entry.in_flight == left;
-            entry.clear &= change.taken <= 0 && change.left.is_none_or(is_known);
-            entry.in_flight = change.took.unwrap_or(entry.in_flight);
-        }
         match (found, state) {
             (Some(link), Some(State::Busy)) if change.taken < 0 => {
                 self.queue(id, link, Back::Tail);
@@ -258,15 +255,7 @@ impl Pool<'_> {
     /// Ends the claim of a transaction.
     fn commit_claim(&mut self, id: SlotId, subqueue: u64, change: &SubqueueChange) -> bool {
         let Some(link) = self.claimed(id, subqueue) else { return false };
-        let entry = self.entry(link);
-        entry.in_flight = change.took.unwrap_or_default();
-        // A task was settled since the claim. Either a process gave this task back after its time to run, or shared
-        // memory did not know the other task.
-        entry.clear &= !entry.settled;
-        // A transaction that took one task and settled another had two in flight: shared memory did not know one of
-        // them.
-        entry.clear &= change.taken != 0 || change.left == change.took;
-        let is_busy = change.taken > 0 && !entry.settled;
+        let is_busy = change.taken > 0 && !self.entry(link).settled;
         if !is_busy {
             self.queue(id, link, Back::Tail);
         } else if self.has_room() {

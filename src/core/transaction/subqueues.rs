@@ -2,7 +2,7 @@
 
 use crate::change::StateAndTube;
 use crate::level::{LAST as LAST_LEVEL, Level};
-use crate::position::{FIRST, LAST, Position};
+use crate::position::{LAST, Position};
 use crate::status::Status;
 use std::collections::HashMap;
 
@@ -23,14 +23,10 @@ pub struct SubqueueChange {
     pub least: Position,
     /// Least level at which a task became ready or waiting; LAST_LEVEL if no task did.
     pub level: Level,
-    /// Position of the task taken last.
-    pub first: Position,
+    /// Position of the task taken last; None if no task was taken.
+    pub first: Option<Position>,
     /// Least level of the tasks taken; LAST_LEVEL if no task was taken.
     pub taken_level: Level,
-    /// Key hash of the task taken last.
-    pub took: Option<u64>,
-    /// Key hash of the first task that was taken before and no longer is.
-    pub left: Option<u64>,
 }
 
 impl Default for SubqueueChange {
@@ -48,10 +44,8 @@ impl SubqueueChange {
         exhausted: false,
         least: LAST,
         level: LAST_LEVEL,
-        first: FIRST,
+        first: None,
         taken_level: LAST_LEVEL,
-        took: None,
-        left: None,
     };
 
     pub fn absorb(&mut self, later: &SubqueueChange) {
@@ -63,9 +57,7 @@ impl SubqueueChange {
         self.least = self.least.min(later.least);
         self.level = self.level.min(later.level);
         self.taken_level = self.taken_level.min(later.taken_level);
-        self.first = if later.took.is_some() { later.first } else { self.first };
-        self.took = later.took.or(self.took);
-        self.left = self.left.or(later.left);
+        self.first = later.first.or(self.first);
     }
 
     /// Records a task that became ready or waiting at this position and level.
@@ -75,8 +67,7 @@ impl SubqueueChange {
 
     /// Returns whether the change does not concern other processes.
     pub fn is_none(&self) -> bool {
-        let has_held = self.took.is_some() || self.left.is_some();
-        !self.claimed && !has_held && !self.is_seen_otherwise()
+        !self.claimed && !self.is_seen_otherwise()
     }
 
     /// Returns whether this transaction sees the sub-queue differently from others.
@@ -110,13 +101,12 @@ pub const SUBQUEUES_NOTED: usize = 100_000;
 
 impl SubqueueChanges {
     /// Records that a task changed its state or tube. `old` is None for an insertion, `new` for a deletion. `position`
-    /// and `level` belong to the task, and `hash` returns the hash of its key.
+    /// and `level` belong to the task.
     pub fn change(
         &mut self,
         old: Option<StateAndTube>,
         new: Option<StateAndTube>,
         (position, level): (Position, Level),
-        hash: impl Fn() -> u64,
     ) {
         let in_subqueue = |place: Option<StateAndTube>| {
             let place = place?;
@@ -128,10 +118,7 @@ impl SubqueueChanges {
             && old != new
         {
             self.note(subqueue, |change| match status {
-                Status::Taken => {
-                    change.taken -= 1;
-                    change.left = change.left.or_else(|| Some(hash()));
-                }
+                Status::Taken => change.taken -= 1,
                 // A ready task behind the waiting one has possibly become the first.
                 Status::Waiting => (change.offers, change.lost) = (true, true),
                 Status::Ready => change.lost = true,
@@ -147,9 +134,8 @@ impl SubqueueChanges {
             });
         } else if status == Status::Taken && old != new {
             self.note(subqueue, |change| {
-                (change.taken, change.first) = (change.taken + 1, position);
+                (change.taken, change.first) = (change.taken + 1, Some(position));
                 change.taken_level = change.taken_level.min(level);
-                change.took = Some(hash());
             });
         }
     }
@@ -201,6 +187,11 @@ impl SubqueueChanges {
     /// Records that a claimed sub-queue has nothing more to take.
     pub fn exhaust(&mut self, subqueue: u64) {
         self.at(subqueue).exhausted = true;
+    }
+
+    /// Returns whether a transaction with these changes has taken a task of a sub-queue.
+    pub fn has_taken(&self) -> bool {
+        self.changes.iter().any(|(_, change)| change.taken > 0)
     }
 
     pub fn contains(&self, subqueue: u64) -> bool {
@@ -282,23 +273,23 @@ mod tests {
             (at(Status::Waiting), at(Status::Buried)),
             (at(Status::Waiting), None),
         ] {
-            subqueues.change(old, new, (5, 0), || 0);
+            subqueues.change(old, new, (5, 0));
         }
         subqueues.moved(at(Status::Waiting).expect("a place"), (5, 0));
         assert_eq!(subqueues.get(7), SubqueueChange::default());
-        subqueues.change(at(Status::Waiting), at(Status::Ready), (5, 0), || 0);
+        subqueues.change(at(Status::Waiting), at(Status::Ready), (5, 0));
         assert!(subqueues.get(7).offers && subqueues.get(7).least == 5 && !subqueues.get(7).lost);
-        subqueues.change(at(Status::Taken), at(Status::Waiting), (5, 0), || 8);
-        assert_eq!((subqueues.get(7).taken, subqueues.get(7).left), (-1, Some(8)));
+        subqueues.change(at(Status::Taken), at(Status::Waiting), (5, 0));
+        assert_eq!(subqueues.get(7).taken, -1);
     }
 
     #[test]
     fn a_task_taken_and_settled_leaves_the_subqueue_as_it_was() {
         let mut subqueues = SubqueueChanges::default();
-        subqueues.change(at(Status::Ready, 7), at(Status::Taken, 7), (1, 0), || 0);
+        subqueues.change(at(Status::Ready, 7), at(Status::Taken, 7), (1, 0));
         assert_eq!((subqueues.get(7).taken, subqueues.get(7).offers), (1, false));
         assert!(!subqueues.get(7).is_left());
-        subqueues.change(at(Status::Taken, 7), None, (1, 0), || 0);
+        subqueues.change(at(Status::Taken, 7), None, (1, 0));
         assert_eq!(subqueues.get(7).taken, 0);
         assert!(!subqueues.get(7).is_left());
         subqueues.claim(|| Ok::<_, ()>(7)).expect("claimed");
@@ -308,11 +299,11 @@ mod tests {
     #[test]
     fn the_place_of_the_last_take_is_known_beside_an_ack() {
         let mut subqueues = SubqueueChanges::default();
-        subqueues.change(at(Status::Taken, 7), None, (1, 0), || 8);
-        subqueues.change(at(Status::Ready, 7), at(Status::Taken, 7), (2, 0), || 9);
+        subqueues.change(at(Status::Taken, 7), None, (1, 0));
+        subqueues.change(at(Status::Ready, 7), at(Status::Taken, 7), (2, 0));
         let mut sum = SubqueueChange::default();
         sum.absorb(&subqueues.get(7));
-        assert_eq!((sum.taken, sum.first, sum.took, sum.left), (0, 2, Some(9), Some(8)));
+        assert_eq!((sum.taken, sum.first), (0, Some(2)));
     }
 
     #[test]
@@ -326,12 +317,12 @@ mod tests {
             (at(Status::Waiting, 1), at(Status::Waiting, 2)),
         ] {
             let mut subqueues = SubqueueChanges::default();
-            subqueues.change(old, new, (5, 0), || 0);
+            subqueues.change(old, new, (5, 0));
             assert!(subqueues.get(1).offers, "{old:?} -> {new:?}");
         }
         let mut subqueues = SubqueueChanges::default();
-        subqueues.change(None, at(Status::Waiting, 1), (5, 0), || 0);
-        subqueues.change(at(Status::Ready, 2), at(Status::Buried, 2), (5, 0), || 0);
+        subqueues.change(None, at(Status::Waiting, 1), (5, 0));
+        subqueues.change(at(Status::Ready, 2), at(Status::Buried, 2), (5, 0));
         assert!(!subqueues.get(1).offers && !subqueues.get(2).offers);
         assert_eq!((subqueues.get(1).least, subqueues.get(2).least), (5, LAST));
         assert!(subqueues.get(2).lost && !subqueues.get(1).lost);
@@ -341,7 +332,7 @@ mod tests {
     fn a_claim_is_noted_however_many_subqueues_there_are() {
         let mut subqueues = SubqueueChanges::default();
         for subqueue in 0..SUBQUEUES_NOTED as u64 + 10 {
-            subqueues.change(None, at(Status::Ready, subqueue), (5, 0), || 0);
+            subqueues.change(None, at(Status::Ready, subqueue), (5, 0));
         }
         assert!(subqueues.more);
         let last = SUBQUEUES_NOTED as u64 + 9;

@@ -96,18 +96,8 @@ impl Subqueues<'_> {
         }
     }
 
-    /// Gives up the claims of a transaction that is being prepared. No process could return them when it ends, and no
-    /// process knows which tasks it has taken by hand.
-    pub fn give_up(&mut self, changes: &SubqueueChanges, resets: bool) {
-        let id = self.slot.id();
-        with(|pool| {
-            let taken = changes.iter().filter(|(_, change)| change.taken > 0);
-            taken.for_each(|(subqueue, _)| pool.take_unclaimed(id, subqueue));
-        });
-        self.undo(changes, resets);
-    }
-
-    /// Undoes the changes of a transaction or subtransaction.
+    /// Undoes the changes of a transaction or subtransaction, or gives up the claims of one that is being prepared: no
+    /// process could return them when it ends.
     pub fn undo(&mut self, changes: &SubqueueChanges, resets: bool) {
         let id = self.slot.id();
         undo(id, changes, |subqueue| self.slot.waiters().wake(1, Offer { tube: Some(subqueue) }));
@@ -127,7 +117,8 @@ pub(in crate::parts) fn close(id: SlotId) {
     with(|pool| pool.close(id));
 }
 
-pub(in crate::parts) fn reset(id: SlotId) {
+/// Discards the known sub-queues of a queue.
+pub fn reset(id: SlotId) {
     with(|pool| pool.reset(id));
 }
 
@@ -204,7 +195,7 @@ pub fn claim_by_hand(id: SlotId, subqueue: u64) -> Result<u64, Refusal> {
     with(|pool| pool.claim_by_hand(id, subqueue))
 }
 
-/// Returns whether shared memory knows every taken task of a sub-queue.
+/// Returns whether shared memory knows the taken task of a sub-queue, or that it has none.
 pub fn is_clear(id: SlotId, subqueue: u64) -> bool {
     with(|pool| pool.is_clear(id, subqueue))
 }
@@ -217,11 +208,6 @@ pub fn is_busy(id: SlotId, subqueue: u64) -> bool {
 /// See [`Pool::set_clear`].
 pub fn set_clear(id: SlotId, subqueue: u64) {
     with(|pool| pool.set_clear(id, subqueue));
-}
-
-/// See [`Pool::take_unclaimed`].
-pub fn take_unclaimed(id: SlotId, subqueue: u64) {
-    with(|pool| pool.take_unclaimed(id, subqueue));
 }
 
 /// Gives back a claimed sub-queue. Returns true if a consumer has to be woken for it.

@@ -3,7 +3,6 @@
 
 pub(super) mod access;
 mod open;
-pub mod unique;
 
 pub use open::{Bound, Found, Holder, Is, Open, Scan};
 pub(super) use open::{column_type, null_key};

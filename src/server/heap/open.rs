@@ -5,7 +5,7 @@ mod refused;
 
 pub use found::{Found, Holder};
 
-use crate::server::heap::{Comparisons, Default, Heap, access, unique};
+use crate::server::heap::{Comparisons, Default, Heap, access};
 use crate::server::relation::{Lock, Relation};
 use crate::server::row::Row;
 use crate::server::value::Value;
@@ -211,12 +211,6 @@ impl Open<'_> {
         }
     }
 
-    /// Raises 23505 if a unique index contains another row with the values of the row written last.
-    pub fn require_unique(&self, index: Oid) {
-        // SAFETY: the slot holds a row of the open table.
-        unsafe { unique::require_of(&self.relation, index, self.heap.row) }
-    }
-
     /// Evaluates the default of a column.
     fn evaluated(&self, default: &Default, number: i16) -> Option<Datum> {
         let mut is_null = false;
@@ -242,7 +236,7 @@ impl Open<'_> {
         }
     }
 
-    /// Adds the new version of an updated row to the indexes; to the index `unchecked` without its uniqueness check.
+    /// Adds the new version of an updated row to the indexes.
     ///
     /// Before the server splits a full page of an index, it deletes dead versions there if the update is marked as
     /// leaving the key unchanged. Indexes whose keys these changes leave alone get the mark, which the executor would
@@ -255,7 +249,6 @@ impl Open<'_> {
         &self,
         row: *mut pg_sys::TupleTableSlot,
         indexes: access::UpdateIndexes,
-        unchecked: Option<usize>,
         changes: &[(i16, Option<Value>)],
     ) {
         let (target, state) = (self.heap.target, self.heap.state);
@@ -268,17 +261,7 @@ impl Open<'_> {
                 (*info).ii_IndexUnchanged =
                     is_first || !changes.iter().any(|(column, _)| index.key.contains(column));
             }
-            let open = |position| (*target).ri_IndexRelationDescs.add(position);
-            // The server's functions skip indexes that are not open.
-            let unchecked =
-                unchecked.map(|position| (position, open(position).replace(null_mut())));
             access::insert_index_tuples(target, row, state, Some(indexes));
-            if let Some((position, index)) = unchecked.filter(|(_, index)| !index.is_null()) {
-                let info = *(*target).ri_IndexRelationInfo.add(position);
-                let check = pg_sys::IndexUniqueCheck::UNIQUE_CHECK_NO;
-                unique::add(self.relation.pointer(), (index, info), row, state, check);
-                open(position).write(index);
-            }
         }
     }
 

@@ -61,7 +61,7 @@ impl Attempts<'_, '_, '_> {
             delivered = Some(passed.converted(task)?);
             Ok(())
         };
-        match found.update_unless_refused(&changes, None, locks_first, see) {
+        match found.update_unless_refused(&changes, locks_first, see) {
             Ok(true) => {
                 passed.end_rest_of(found);
                 self.rows.extend(delivered);

@@ -1,16 +1,13 @@
-//! Direct path of a take of the first task of a sub-queue. It does not search for another task in flight. If this
-//! transaction has claimed the sub-queue and the sub-queue is clear, no other task is in flight, see
-//! [`xqueue_core::subqueues`].
+//! Direct path of a take of the first task of a sub-queue.
 
 use crate::error::Result;
 use crate::parts::shortcuts::{self, Shortcut};
-use crate::parts::subqueues;
 use crate::queue::{Arguments, Queue};
 use crate::server::heap::{Bound, Is, Scan};
 use crate::server::spi::Rows;
 use crate::server::trigger::Event;
 use crate::server::value::Value;
-use crate::server::{injection, privileges, xact};
+use crate::server::{privileges, xact};
 use crate::transaction;
 use crate::write::assign::{is_alive, is_in_state};
 use crate::write::direct::{assignments_of_take, is_passing, note_move};
@@ -34,8 +31,8 @@ pub enum First {
     Missing,
 }
 
-/// Takes the first task of a sub-queue that this transaction has claimed, from the mark in the arguments on, unless its
-/// level is beyond `limit`. Returns None if a statement has to do it.
+/// Takes the first task of a sub-queue that this transaction has claimed and that has no taken task, from the mark in the
+/// arguments on, unless its level is beyond `limit`. Returns None if a statement has to do it.
 pub fn take(
     queue: &Queue,
     subqueue: u64,
@@ -43,14 +40,12 @@ pub fn take(
     limit: Level,
     passed: &mut Passed,
 ) -> Result<Option<First>> {
-    let is_known = subqueues::is_clear(queue.slot, subqueue) && queue.is_tracked;
-    if !is_known || transaction::has_redefined(queue.slot) || xact::has_fixed_snapshot() {
+    if transaction::has_redefined(queue.slot) || xact::has_fixed_snapshot() {
         return Ok(None);
     }
-    injection::point(c"xqueue-subqueue-is-clear");
     let direct = queue.direct(Event::Update).filter(|_| privileges::may_update_all(queue.table));
     let Some(direct) = direct else { return Ok(None) };
-    let Some((index, in_flight)) = direct.subqueue.zip(direct.in_flight) else { return Ok(None) };
+    let Some(index) = direct.subqueue else { return Ok(None) };
     let Some(open) = direct.open(&[Status::Taken]) else { return Ok(None) };
     let Some(assignments) = assignments_of_take(queue, arguments) else { return Ok(None) };
     let is_passing = is_passing(queue, &direct, passed);
@@ -92,22 +87,20 @@ pub fn take(
             _ if level > limit => Some(First::Later(level)),
             _ if queue.fires_again(found) => None,
             None => None,
-            Some(changes) => {
-                match found.update_unless_refused(&changes, Some(in_flight), locks_first, see) {
-                    Ok(true) => {
-                        passed.end_rest_of(found);
-                        note_move(queue, found, (Status::Ready, Status::Taken), Call::Take);
-                        row = delivered;
-                        None
-                    }
-                    Ok(false) => Some(First::Locked),
-                    Err(refusal) => {
-                        passed.pass_over(&direct, found, refusal);
-                        has_passed = true;
-                        return Scan::GoesOn;
-                    }
+            Some(changes) => match found.update_unless_refused(&changes, locks_first, see) {
+                Ok(true) => {
+                    passed.end_rest_of(found);
+                    note_move(queue, found, (Status::Ready, Status::Taken), Call::Take);
+                    row = delivered;
+                    None
                 }
-            }
+                Ok(false) => Some(First::Locked),
+                Err(refusal) => {
+                    passed.pass_over(&direct, found, refusal);
+                    has_passed = true;
+                    return Scan::GoesOn;
+                }
+            },
         };
         if row.is_some() && has_levels { Scan::GoesOn } else { Scan::Ends }
     });
@@ -116,11 +109,6 @@ pub fn take(
         let is_missing = has_passed && matches!(first, Some(First::Missing));
         return Ok(if is_missing { Some(First::Locked) } else { first });
     };
-    // A task might have been taken by hand since the first check. Its transaction found the sub-queue claimed and made
-    // it not clear.
-    if !subqueues::is_clear(queue.slot, subqueue) {
-        open.require_unique(in_flight);
-    }
     if is_passing {
         transaction::note_only_taken();
     }

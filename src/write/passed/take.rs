@@ -1,13 +1,12 @@
 //! Takes by statements that pass over tasks.
 
 use super::rests::{end_rest, has_rests, rest, rest_of};
-use super::{MOST, Passed, Refusal, See, Why};
+use super::{MOST, Passed, See, Why};
 use crate::error::Result;
 use crate::queue::{self, Arguments, Queue};
 use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
 use crate::write::unchanged;
-use pgrx::PgSqlErrorCode;
 use xqueue_core::statement::{Change, Parameter};
 
 impl Passed<'_> {
@@ -82,13 +81,6 @@ impl Passed<'_> {
                     see(&Rows::of(tasks))?;
                 }
                 Ok(Some(taken))
-            }
-            // Row security hides another task of the sub-queue that is in flight.
-            Err(Refusal { failure, .. })
-                if queue.has_row_security
-                    && failure.code == PgSqlErrorCode::ERRCODE_UNIQUE_VIOLATION =>
-            {
-                Ok(Some(0))
             }
             Err(refusal) => {
                 if let Some(key) = self.picked(change, arguments) {

@@ -9,7 +9,7 @@ use crate::server::{injection, xact};
 use crate::transaction;
 use crate::write::direct;
 use crate::write::direct::subqueue::First;
-use crate::write::subqueues::{Take, unless_hidden};
+use crate::write::subqueues::{Take, in_flight};
 use xqueue_core::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
 use xqueue_core::position::{FIRST, LAST};
 use xqueue_core::statement::{Change, Parameter};
@@ -18,6 +18,8 @@ use xqueue_core::statement::{Change, Parameter};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Looked {
     Taken,
+    /// A task of the sub-queue is in flight.
+    Busy,
     /// Another transaction has locked the task.
     Locked,
     /// The task comes after the first tasks of other sub-queues.
@@ -45,6 +47,11 @@ impl Take<'_> {
         see: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<Looked> {
         let slot = self.queue.slot;
+        injection::point(c"xqueue-subqueue-is-claimed");
+        if !in_flight::is_free(self.queue, subqueue)? {
+            transaction::note(slot, |delta| delta.subqueues.exhaust(subqueue));
+            return Ok(Looked::Busy);
+        }
         let before = transaction::pending_subqueue(slot, subqueue);
         // The transaction can hold the sub-queue only through a task that it has acked, which shared memory no longer
         // knows. Then other takes search there too.
@@ -75,10 +82,9 @@ impl Take<'_> {
             )?,
             false => None,
         };
-        let by_statement = first.is_none();
         let taken_first = || {
             let change = transaction::pending_subqueue(slot, subqueue);
-            (change.first, change.taken_level)
+            (change.first.unwrap_or(FIRST), change.taken_level)
         };
         let (looked, end) = match first {
             Some(First::Taken(rows, level)) => {
@@ -103,12 +109,6 @@ impl Take<'_> {
         if let Some((first, level)) = end.filter(|_| sees_all) {
             subqueues::end_look(slot, subqueue, first, level);
         }
-        // The unique index ensures that no other task is in flight.
-        let has_only_taken = before.claimed && before.taken == 0;
-        let is_clear = looked == Looked::Taken && by_statement && has_only_taken;
-        if is_clear && self.queue.is_tracked && self.queue.in_flight_index().is_some() {
-            subqueues::set_clear(slot, subqueue);
-        }
         Ok(looked)
     }
 
@@ -120,7 +120,6 @@ impl Take<'_> {
         see: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<Looked> {
         let (queue, passed) = (self.queue, &mut self.passed);
-        injection::point(c"xqueue-subqueue-is-to-be-looked-into");
         let limited = limit != LAST_LEVEL;
         let change = Change::TakeInSubqueue { ttr: self.ttr, marked, limited };
         let arguments = &self.arguments;
@@ -132,7 +131,7 @@ impl Take<'_> {
             });
         }
         let deliver = |rows: &Rows| passed.deliver(rows, &mut *see);
-        let taken = unless_hidden(queue, || queue.change(spi, change, arguments, deliver))?;
+        let taken = queue.change(spi, change, arguments, deliver)?;
         Ok(if taken > 0 { Looked::Taken } else { Looked::InVain })
     }
 

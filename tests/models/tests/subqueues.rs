@@ -11,6 +11,10 @@ fn by_hand() -> Subqueues {
     Subqueues { takes: 2, puts: 2, releases: 1, by_hand: 1, ..Subqueues::default() }
 }
 
+fn lost() -> Subqueues {
+    Subqueues { takes: 3, puts: 2, releases: 1, resets: 1, ..Subqueues::default() }
+}
+
 #[test]
 fn beside_puts_and_rollbacks() {
     holds("subqueues", small());
@@ -19,6 +23,12 @@ fn beside_puts_and_rollbacks() {
 #[test]
 fn beside_takes_by_hand() {
     holds("subqueues, by hand", by_hand());
+}
+
+#[test]
+fn after_shared_memory_has_lost_the_sub_queue() {
+    holds("subqueues, reset", lost());
+    holds("subqueues, by hand, reset", Subqueues { resets: 1, ..by_hand() });
 }
 
 #[test]
@@ -34,9 +44,9 @@ fn each_step_is_needed() {
         (Flaw::UndoDrops, small(), QUEUED),
         (Flaw::FreedBeforeVisible, small(), ONE),
         (Flaw::SettledIgnored, small(), QUEUED),
-        (Flaw::HandUntold, by_hand(), ONE),
-        (Flaw::UnclaimedForgotten, by_hand(), ONE),
-        (Flaw::ClearBelieved, by_hand(), ONE),
+        (Flaw::HandUnclaimed, by_hand(), ONE),
+        (Flaw::ReportIgnored, lost(), ONE),
+        (Flaw::SettledKept, lost(), ONE),
         (Flaw::MarkWithoutFloor, small(), MARKED),
     ] {
         breaks(flaw, Subqueues { flaw: Some(flaw), ..model }, property);

@@ -91,7 +91,7 @@ CREATE TABLE jobs (id int PRIMARY KEY, status varchar(1) NOT NULL DEFAULT 'R', c
 SELECT jsonb_array_elements_text(xqueue.upgrade('jobs', '{"fields": {"tube": "customer", "status": "status"}, "features": {"utube": true}}', true)->'ddl')
     AS ddl;
 CREATE INDEX CONCURRENTLY by_lane ON jobs (xqueue_internal.subqueue(customer), id) WHERE status OPERATOR(pg_catalog.=) 'R';
-CREATE UNIQUE INDEX CONCURRENTLY in_flight ON jobs (xqueue_internal.subqueue(customer)) WHERE status OPERATOR(pg_catalog.=) 'T';
+CREATE INDEX CONCURRENTLY in_flight ON jobs (xqueue_internal.subqueue(customer)) WHERE status OPERATOR(pg_catalog.=) 'T';
 SELECT xqueue.upgrade('jobs', '{"fields": {"tube": "customer", "status": "status"}, "features": {"utube": true}}')->'fields' AS fields;
 SELECT indexdef FROM pg_indexes WHERE tablename = 'jobs' ORDER BY indexname;
 INSERT INTO jobs (id, customer) VALUES

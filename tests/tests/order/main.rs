@@ -11,6 +11,7 @@ mod marks_tubes_many;
 mod marks_unseen;
 mod tubes;
 mod utube;
+mod utube_by_hand;
 mod utube_clear;
 mod utube_priority;
 mod utube_random;

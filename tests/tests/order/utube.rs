@@ -164,7 +164,11 @@ fn changes_by_hand_are_noticed() {
     q.sql("DELETE FROM {q} WHERE id = 1");
     q.sql("INSERT INTO {q} (id, tube) VALUES (4, 'a')");
     assert_eq!(q.takes(9), [4]);
-    q.fails("UPDATE {q} SET tube = 'a' WHERE id = 3", "23505", "in_flight_idx");
+    q.fails(
+        "UPDATE {q} SET tube = 'a' WHERE id = 3",
+        "23505",
+        "another task of its sub-queue is taken",
+    );
     q.sql("TRUNCATE {q}; INSERT INTO {q} (id, tube) VALUES (5, 'a'), (6, 'c'), (7, 'c')");
     assert_eq!(q.takes(9).len(), 2);
     q.sql("COPY {q} (id, tube) FROM PROGRAM 'printf \"8\\td\\n9\\td\\n\"'");
@@ -224,24 +228,6 @@ fn a_prepared_ack_frees_its_sub_queue_when_it_is_resolved() {
             q.sql("SELECT xqueue.release('{q}', 1)");
         }
         assert_eq!(id(&waiter.task().1), next, "{end}");
-    }
-}
-
-/// A prepared transaction has no process that could release its claim.
-#[test]
-fn a_prepared_take_by_hand_frees_its_sub_queue_when_it_is_resolved() {
-    for end in ["ROLLBACK", "COMMIT"] {
-        let mut q = subqueues();
-        q.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a'), (2, 'a')");
-        let transaction = unique("utube");
-        q.sql("BEGIN; UPDATE {q} SET status = 'T' WHERE id = 1");
-        q.sql(&format!("PREPARE TRANSACTION '{transaction}'"));
-        let (name, mut other) = (q.name.clone(), q.client());
-        assert!(take_all(&mut other, &name).is_empty());
-        let waiter = Waiter::take(&mut q);
-        q.sql(&format!("{end} PREPARED '{transaction}'"));
-        // The committed take belongs to no session, and the worker releases the task.
-        assert_eq!(id(&waiter.task().1), 1, "{end}");
     }
 }
 

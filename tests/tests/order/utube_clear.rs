@@ -68,29 +68,6 @@ fn a_task_that_is_taken_without_a_report_is_seen() {
 }
 
 #[test]
-fn a_task_that_a_prepared_transaction_takes_is_seen() {
-    for commit in [true, false] {
-        let mut q = cleared();
-        let (name, mut other) = (q.name.clone(), q.client());
-        other
-            .batch_execute(&format!(
-                "BEGIN; UPDATE {name} SET status = 'T', owner = xqueue.identify() WHERE id = 3;
-                 PREPARE TRANSACTION '{name}'"
-            ))
-            .unwrap();
-        // The unique index makes the next take wait for the prepared transaction.
-        let sql = format!("SELECT xqueue.take('{name}')");
-        q.fails(&format!("SET lock_timeout = '200ms'; {sql}"), "55P03", "");
-        let end = if commit { "COMMIT" } else { "ROLLBACK" };
-        q.sql("RESET lock_timeout");
-        q.sql(&format!("{end} PREPARED '{name}'"));
-        assert_eq!(taken(&mut q), if commit { vec![] } else { vec![2] });
-        wait_until("the counters are exact", || q.stats()["exact"] == true);
-        q.verify();
-    }
-}
-
-#[test]
 fn a_row_that_is_taken_and_changed_again_is_no_second_one() {
     let mut q = cleared();
     q.sql(
@@ -106,7 +83,7 @@ fn a_row_that_is_taken_and_changed_again_is_no_second_one() {
 }
 
 #[test]
-fn without_the_unique_index_a_take_looks_for_itself() {
+fn without_the_index_a_take_reads_the_table() {
     let mut q = cleared();
     q.lose_index("in_flight");
     q.sql("UPDATE {q} SET status = 'T', owner = xqueue.identify() WHERE id = 3");

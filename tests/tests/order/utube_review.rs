@@ -98,10 +98,6 @@ fn a_task_that_is_taken_by_hand_holds_up_no_other_sub_queue() {
     q.sql("SET xqueue.guard = off");
     q.sql("UPDATE {q} SET status = 'R', owner = NULL WHERE id = 3");
     assert_eq!(q.takes(9), [1]);
-    q.sql("SELECT xqueue.release('{q}', 1)");
-    other.batch_execute(&format!("{by_hand}; PREPARE TRANSACTION '{name}'")).unwrap();
-    q.sql(&format!("ROLLBACK PREPARED '{name}'"));
-    assert_eq!(q.takes(9), [1], "a prepared transaction keeps no claim");
 }
 
 #[test]

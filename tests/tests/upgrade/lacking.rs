@@ -330,7 +330,7 @@ fn an_index_that_only_looks_like_ours() {
             "in_flight",
             "UNIQUE (hash_array_extended(ARRAY[tube], '1'::bigint)) WHERE status = 'T'",
         ),
-        (1, "in_flight", &format!("({hash}) WHERE status = 'T'")),
+        (1, "in_flight", &format!("UNIQUE ({hash}) WHERE status = 'T'")),
         (1, "in_flight", &format!("({hash}) WHERE status = 'R'")),
         (1, "subqueue", &format!("({hash} DESC, id) WHERE status = 'R'")),
         (1, "subqueue", &format!("({hash}) INCLUDE (id) WHERE status = 'R'")),

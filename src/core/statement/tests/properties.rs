@@ -111,7 +111,7 @@ fn statements(part: usize, table: &Table, names: &Names, flags: Flags) -> Vec<Te
             let mut texts =
                 vec![table.holder(), table.holders(), table.holding(), table.next_due()];
             texts.extend([table.least(marked), table.next_level(), table.first_level()]);
-            texts.extend([table.free_subqueue(), table.is_takeable(), table.subqueues()]);
+            texts.extend([table.subqueue_of_task(), table.is_takeable(), table.subqueues()]);
             texts.extend([table.peek(), table.first(within)]);
             texts
         }

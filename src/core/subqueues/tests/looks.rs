@@ -47,79 +47,36 @@ fn what_is_known_of_a_subqueue_outlasts_its_tasks() {
 }
 
 #[test]
-fn a_subqueue_is_clear_only_while_every_taken_task_is_known() {
-    let took = |task| SubqueueChange { took: Some(task), ..took() };
-    let left = |task| SubqueueChange { left: Some(task), ..settled() };
-    let next = SubqueueChange { took: Some(2), left: Some(1), ..SubqueueChange::default() };
-    // Takes task 1 and makes the sub-queue clear.
-    let taken = |pool: &mut Pool| {
-        pool.offer(JOBS, 5, UNKNOWN);
-        pool.claim(JOBS, 5).expect("it is free");
-        pool.set_clear(JOBS, 5);
-        pool.commit(JOBS, 5, &took(1));
-    };
-    for (changes, is_clear) in [
-        (vec![left(1)], true),
-        (vec![next, left(2)], true),
-        (vec![next, left(1)], false),
-        // A task that was taken earlier, whose ack is reported only now.
-        (vec![left(9)], false),
-        (vec![next, left(9)], false),
-        (vec![left(1), left(9)], false),
-        (vec![SubqueueChange { claimed: false, ..took(3) }], false),
-    ] {
-        let mut memory = Memory::complete(10);
-        let mut pool = memory.pool();
-        taken(&mut pool);
-        for change in &changes {
-            pool.commit(JOBS, 5, change);
-        }
-        assert_eq!(pool.is_clear(JOBS, 5), is_clear, "{changes:?}");
-    }
-    let mut memory = Memory::complete(10);
-    let mut pool = memory.pool();
-    taken(&mut pool);
-    pool.commit(JOBS, 5, &left(1));
-    pool.claim(JOBS, 5).expect("it is free");
-    pool.commit(JOBS, 5, &left(9));
-    pool.set_clear(JOBS, 5);
-    pool.commit(JOBS, 5, &took(2));
-    assert!(!pool.is_clear(JOBS, 5) && pool.knows(JOBS, 5), "it is looked at again");
-    pool.claim(JOBS, 5).expect("it is free");
-    pool.set_clear(JOBS, 5);
-    pool.commit(JOBS, 5, &SubqueueChange { claimed: true, ..next });
-    assert!(!pool.is_clear(JOBS, 5) && pool.knows(JOBS, 5), "2 is in flight");
-}
-
-#[test]
-fn a_subqueue_of_which_a_task_was_taken_without_it_is_not_clear() {
-    let hand = SubqueueChange { took: Some(1), taken: 1, ..SubqueueChange::default() };
-    let (back, took) =
-        (SubqueueChange { left: Some(1), ..settled() }, SubqueueChange { took: Some(1), ..took() });
-    let take = |pool: &mut Pool| {
-        pool.claim(JOBS, 5).expect("it is free");
-        pool.set_clear(JOBS, 5);
-        pool.commit(JOBS, 5, &took);
-    };
+fn a_subqueue_stays_clear_until_it_is_forgotten() {
     let mut memory = Memory::complete(10);
     let mut pool = memory.pool();
     pool.offer(JOBS, 5, UNKNOWN);
-    pool.claim(JOBS, 5).expect("it is free");
-    pool.take_unclaimed(JOBS, 5);
-    pool.commit(JOBS, 5, &hand);
-    // The task has come back. The claimant sees and takes it before its return is reported.
     pool.set_clear(JOBS, 5);
-    pool.commit(JOBS, 5, &took);
-    pool.commit(JOBS, 5, &back);
-    assert!(!pool.is_clear(JOBS, 5) && pool.knows(JOBS, 5), "task 1 is in flight");
-    // The sub-queue has no entry, or loses it: it does not become clear either.
-    take(&mut pool);
+    assert!(!pool.is_clear(JOBS, 5), "only a claimant can see that no task is taken");
+    pool.claim(JOBS, 5).expect("it is free");
+    pool.set_clear(JOBS, 5);
+    pool.commit(JOBS, 5, &took());
+    pool.commit(JOBS, 5, &SubqueueChange { lost: true, ..SubqueueChange::default() });
+    assert!(pool.is_clear(JOBS, 5) && pool.is_busy(JOBS, 5));
+    pool.commit(JOBS, 5, &settled());
+    pool.claim(JOBS, 5).expect("it is free");
+    assert!(pool.is_clear(JOBS, 5));
     pool.reset(JOBS);
-    take(&mut pool);
-    assert!(!pool.is_clear(JOBS, 5));
-    let mut memory = Memory::complete(10);
-    let mut pool = memory.pool();
-    pool.take_unclaimed(JOBS, 5);
-    take(&mut pool);
-    assert!(!pool.is_clear(JOBS, 5));
+    pool.commit(JOBS, 5, &took());
+    assert!(!pool.is_clear(JOBS, 5) && pool.is_busy(JOBS, 5));
+}
+
+#[test]
+fn a_report_from_before_the_look_frees_no_subqueue() {
+    for looks in [true, false] {
+        let mut memory = Memory::complete(10);
+        let mut pool = memory.pool();
+        pool.claim(JOBS, 5).expect("it is free");
+        pool.commit(JOBS, 5, &settled());
+        if looks {
+            pool.set_clear(JOBS, 5);
+        }
+        pool.commit(JOBS, 5, &took());
+        assert_eq!((pool.is_busy(JOBS, 5), pool.is_clear(JOBS, 5)), (looks, looks));
+    }
 }

@@ -67,8 +67,9 @@ fn a_subqueue_that_is_idle_gives_way() {
     let mut pool = memory.pool();
     for subqueue in 1..=5 {
         assert_eq!(pool.offer(JOBS, subqueue, UNKNOWN), Offered::Queued);
-        assert_eq!(idle(&mut pool, JOBS), Some(subqueue));
+        assert_eq!(claim_next(&mut pool, JOBS), Some(subqueue));
         pool.set_clear(JOBS, subqueue);
+        pool.give_back(JOBS, subqueue, Back::Away);
     }
     assert_eq!(pool.offer(JOBS, 6, UNKNOWN), Offered::Queued);
     let known: Vec<u64> = (1..=6).filter(|subqueue| pool.is_clear(JOBS, *subqueue)).collect();

@@ -13,7 +13,6 @@ pub enum Change {
         new: Option<StateAndTube>,
         position: Position,
         level: Level,
-        key: u64,
     },
     Moved(StateAndTube, Position, Level),
     Claim(u64),
@@ -82,8 +81,8 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 fn change() -> impl Strategy<Value = Change> {
     let (position, level) = (|| 0..50u128, || -3..3i64);
     prop_oneof![
-        12 => (option::of(place()), option::of(place()), position(), level(), any::<u64>())
-            .prop_map(|(old, new, position, level, key)| Change::Task { old, new, position, level, key }),
+        12 => (option::of(place()), option::of(place()), position(), level())
+            .prop_map(|(old, new, position, level)| Change::Task { old, new, position, level }),
         1 => (place(), position(), level()).prop_map(|(place, at, level)| Change::Moved(place, at, level)),
         2 => (0..4u64).prop_map(Change::Claim),
         1 => (0..4u64).prop_map(Change::Unclaim),
@@ -119,9 +118,9 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// Records a change as the server's callbacks do.
 pub fn apply(delta: &mut Delta, change: &Change) {
     match change.clone() {
-        Change::Task { old, new, position, level, key } => {
+        Change::Task { old, new, position, level } => {
             delta.change(old, new);
-            delta.subqueues.change(old, new, (position, level), || key);
+            delta.subqueues.change(old, new, (position, level));
         }
         Change::Moved(place, position, level) => delta.subqueues.moved(place, (position, level)),
         Change::Claim(subqueue) => drop(delta.subqueues.claim(|| Ok::<_, ()>(subqueue))),

@@ -135,7 +135,7 @@ impl Model {
                     }
                     is_here
                 }
-                Change::Task { old, new, position, level, key } => {
+                Change::Task { old, new, position, level } => {
                     let here = |place: &Option<StateAndTube>| {
                         let place = place.filter(|place| place.subqueue() == Some(subqueue))?;
                         Some(place.status)
@@ -145,10 +145,7 @@ impl Model {
                     };
                     let stays = in_subqueue(old) == in_subqueue(new);
                     match here(old).filter(|_| !stays) {
-                        Some(Status::Taken) => {
-                            sum.taken -= 1;
-                            sum.left = sum.left.or(Some(*key));
-                        }
+                        Some(Status::Taken) => sum.taken -= 1,
                         Some(Status::Waiting) => (sum.offers, sum.lost) = (true, true),
                         Some(Status::Ready) => sum.lost = true,
                         _ => {}
@@ -164,7 +161,7 @@ impl Model {
                         }
                         Some(Status::Taken) if !stays => {
                             sum.taken += 1;
-                            (sum.first, sum.took) = (*position, Some(*key));
+                            sum.first = Some(*position);
                             sum.taken_level = sum.taken_level.min(*level);
                         }
                         _ => {}

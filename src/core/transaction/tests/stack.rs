@@ -180,7 +180,7 @@ fn a_look_in_vain_is_not_known_beside_changes_that_are_not_noted() {
     let put = |stack: &mut Stack, depth, subqueue| {
         let tube = Tube { hash: subqueue, counted: None, is_subqueue: true, is_strict: false };
         let place = Some(StateAndTube { status: Status::Ready, tube: Some(tube) });
-        stack.at(depth, JOBS).subqueues.change(None, place, (5, 0), || 0);
+        stack.at(depth, JOBS).subqueues.change(None, place, (5, 0));
     };
     let mut stack = Stack::new();
     stack.at(1, JOBS).subqueues.exhaust(7);

@@ -7,7 +7,7 @@ use crate::server::value::Value;
 use crate::server::xact::{self, Failure};
 use crate::server::{process, raw};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
-use pgrx::pg_sys::{self, Datum, Oid};
+use pgrx::pg_sys::{self, Datum};
 use std::ptr::null_mut;
 use xqueue_core::row_id::RowId;
 
@@ -98,27 +98,24 @@ impl Found<'_> {
     /// Changes some columns. Returns false, without waiting, if another transaction has locked the row for a change, or
     /// has changed it since.
     pub fn update(&self, changes: &[(i16, Option<Value>)]) -> bool {
-        self.update_row::<Failure>(changes, None, false, None).unwrap_or(false)
+        self.update_row::<Failure>(changes, false, None).unwrap_or(false)
     }
 
     /// Changes some columns, unless the table's checks or indexes, or `see`, refuse the new row; then the row is
-    /// unchanged. `see` gets the new row before it is written. `index`: a unique index of which the caller knows that
-    /// it contains no other row with these values. `locks_first`: `see` can take long, so the row is locked first and
-    /// others skip it meanwhile.
+    /// unchanged. `see` gets the new row before it is written. `locks_first`: `see` can take long, so the row is
+    /// locked first and others skip it meanwhile.
     pub fn update_unless_refused<E: From<Failure>>(
         &self,
         changes: &[(i16, Option<Value>)],
-        index: Option<Oid>,
         locks_first: bool,
         mut see: impl FnMut(Value<'static>) -> Result<(), E>,
     ) -> Result<bool, E> {
-        self.update_row(changes, index, locks_first, Some(&mut see))
+        self.update_row(changes, locks_first, Some(&mut see))
     }
 
     fn update_row<E: From<Failure>>(
         &self,
         changes: &[(i16, Option<Value>)],
-        index: Option<Oid>,
         locks_first: bool,
         mut see: Option<See<E>>,
     ) -> Result<bool, E> {
@@ -126,9 +123,9 @@ impl Found<'_> {
         // needs the lock first: it asserts that `heap_update` waits.
         let may_skip_lock =
             !locks_first && !process::has_assertions() && self.holder() == Holder::None;
-        let is_written = may_skip_lock && self.write(changes, index, false, &mut see)?;
+        let is_written = may_skip_lock && self.write(changes, false, &mut see)?;
         let mode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
-        Ok(is_written || self.lock(mode) && self.write(changes, index, true, &mut see)?)
+        Ok(is_written || self.lock(mode) && self.write(changes, true, &mut see)?)
     }
 
     /// Writes the new version of the row, and returns whether it was written. If another transaction is changing the
@@ -136,7 +133,6 @@ impl Found<'_> {
     fn write<E: From<Failure>>(
         &self,
         changes: &[(i16, Option<Value>)],
-        index: Option<Oid>,
         waits: bool,
         see: &mut Option<See<E>>,
     ) -> Result<bool, E> {
@@ -150,7 +146,6 @@ impl Found<'_> {
         }
         let (update, mut failure) = (open.heap.methods.update, pg_sys::TM_FailureData::default());
         let (mut lock, mut indexes) = (0, access::UpdateIndexes::default());
-        let unchecked = index.and_then(|index| open.heap.position(index));
         // SAFETY: see `insert`; the old row stays pinned while the new one refers to its values. Checks and index
         // predicates call only functions of the server, and fail before anything is written.
         unsafe {
@@ -186,7 +181,7 @@ impl Found<'_> {
                     &mut indexes,
                 );
                 if result == pg_sys::TM_Result::TM_Ok {
-                    open.add_to_indexes(row, indexes, unchecked, changes);
+                    open.add_to_indexes(row, indexes, changes);
                 }
                 result
             };

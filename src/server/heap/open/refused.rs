@@ -5,7 +5,6 @@ use crate::server::heap::open::Open;
 use crate::server::xact::{self, Failure};
 use pgrx::pg_sys;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
-use std::ptr::null_mut;
 
 impl Open<'_> {
     /// Returns whether the row enters an index that can refuse it. The index predicate can raise an error; it holds no
@@ -54,18 +53,6 @@ impl Open<'_> {
         &self,
         change: impl FnOnce() -> T,
     ) -> Result<T, E> {
-        let outcome = xact::in_subtransaction_unless_of_task(|| Ok(change()));
-        if outcome.is_err() {
-            // The change takes an index without a uniqueness check off the target's list; an error leaves it off.
-            for (position, index) in self.heap.indexes.iter().enumerate() {
-                let open = self.indexes[position].get();
-                // SAFETY: the target has an entry for each index.
-                unsafe {
-                    *(*self.heap.target).ri_IndexRelationDescs.add(position) =
-                        if index.is_wanted.get() { open } else { null_mut() };
-                }
-            }
-        }
-        outcome
+        xact::in_subtransaction_unless_of_task(|| Ok(change()))
     }
 }

@@ -9,19 +9,19 @@
 //!    at the end of the ring.
 //! 2. A task arrives after the snapshot of a take that finds nothing: the commit has made the sub-queue *dirty*, so the
 //!    take that gives it back puts it into the ring again.
-//! 3. A take by hand has claimed nothing: the unique index on the sub-queue of taken tasks stops it if another task is
-//!    in flight.
-//! 4. A take by a function searches for a task in flight in its statement, unless the sub-queue is *clear*: then shared
-//!    memory knows every task of it in flight. A take by hand therefore makes the sub-queue not clear after its row is
-//!    in the index. A take that has skipped the search checks again, after its own row is in the index, that the
-//!    sub-queue is still clear; if not, it asks the index.
+//! 3. A task is taken by hand: the trigger of the row claims the sub-queue too, and refuses the change otherwise.
+//! 4. A claimant searches for a task in flight in the table, unless the sub-queue is *clear*: then shared memory knows
+//!    it. The claimant makes the sub-queue clear if it finds none. It does not if it has seen a transaction that has not
+//!    reported its changes yet: that report would free the sub-queue while another task is in flight.
+//! 5. Shared memory loses a sub-queue in use (`Reset`). The next claimant searches the table.
 //!
 //! | step | code |
 //! |---|---|
-//! | `Claim`, `BeginLook`, `Look`, `Lock`, `GiveBack` | `subqueue::Take` (src/write/subqueues.rs, src/write/subqueues/look.rs), src/write/direct/subqueue.rs |
-//! | `Callback`, `Undo` | `commit_subqueues`, `undo_subqueues` (src/parts/subqueues/shared.rs) |
+//! | `Claim`, `BeginLook`, `Look`, `Lock`, `GiveBack` | `Take::look` (src/write/subqueues/look.rs), src/write/subqueues.rs, src/write/direct/subqueue.rs |
+//! | `See`, `SetClear` | `is_free` (src/write/subqueues/in_flight.rs) |
+//! | `Callback`, `Undo` | `commit`, `undo` (src/parts/subqueues/shared.rs) |
 //! | `BeginScan`, `EndScan` | `Take::find_subqueues` |
-//! | `UpdateByHand`, `ClaimByHand`, `AskIndex` | `subqueues::claim_unless_own` |
+//! | `UpdateByHand`, `ClaimByHand`, `SeeByHand` | `claim` (src/write/subqueues/by_hand.rs) |
 //!
 //! The code under test is the extension's own: [`Pool`](xqueue_core::subqueues::Pool) with its marks, and
 //! [`SubqueueChange`](xqueue_core::transaction::SubqueueChange).
@@ -29,7 +29,7 @@
 mod state;
 mod steps;
 
-use state::{IDLE, Phase, Process, Row, hash, position};
+use state::{IDLE, Phase, Process, Row, position};
 use stateright::{Model, Property};
 use xqueue_core::level::UNKNOWN;
 use xqueue_core::position::FIRST;
@@ -56,6 +56,8 @@ pub struct Subqueues {
     pub by_hand: u8,
     pub rollbacks: u8,
     pub crashes: u8,
+    /// Number of times that shared memory loses the sub-queue.
+    pub resets: u8,
     pub flaw: Option<Flaw>,
 }
 
@@ -71,12 +73,12 @@ pub enum Flaw {
     FreedBeforeVisible,
     /// A commit that frees a claimed sub-queue is not noted.
     SettledIgnored,
-    /// A take by hand does not mark the sub-queue as not clear.
-    HandUntold,
-    /// A sub-queue with a task taken by hand can become clear like any other.
-    UnclaimedForgotten,
-    /// A take from a clear sub-queue does not check that it is still clear.
-    ClearBelieved,
+    /// A take by hand does not claim the sub-queue.
+    HandUnclaimed,
+    /// A sub-queue becomes clear although a transaction that was seen has not reported its changes yet.
+    ReportIgnored,
+    /// A report from before the search counts as the return of the claimant's task.
+    SettledKept,
     /// The mark becomes the position found, ignoring tasks that arrived meanwhile.
     MarkWithoutFloor,
 }
@@ -93,13 +95,13 @@ impl Model for Subqueues {
             entries: [Entry::default(); ENTRIES],
             buckets: [0; BUCKETS],
             rings: [SubqueueRing::default()],
-            has_collided: false,
             takes: self.takes,
             puts: self.puts,
             releases: self.releases,
             by_hand: self.by_hand,
             rollbacks: self.rollbacks,
             crashes: self.crashes,
+            resets: self.resets,
         };
         state.pool().open(ID);
         vec![state]
@@ -109,6 +111,9 @@ impl Model for Subqueues {
         (0..PROCESSES).for_each(|process| self.process_actions(state, process, actions));
         if state.crashes > 0 {
             actions.push(Action::Crash);
+        }
+        if state.resets > 0 {
+            actions.push(Action::Reset);
         }
     }
 
@@ -127,7 +132,6 @@ impl Model for Subqueues {
                 let Process { change, pending, phase } = &mut state.processes[process];
                 *phase = Phase::Open;
                 (change.taken, change.exhausted) = (change.taken - 1, false);
-                change.left = change.left.or(Some(hash(task)));
                 pending[task] = Some(Row::Gone);
                 if action == Action::Release(process, task) {
                     pending[task] = Some(Row::Ready);
@@ -138,27 +142,42 @@ impl Model for Subqueues {
             }
             Action::LookEarly(process) => {
                 let first = state.first(process, FIRST);
-                let sees_taken = state.sees_taken(process, None);
-                state.processes[process].phase = Phase::Early { first, sees_taken };
+                state.processes[process].phase = Phase::Early { first };
             }
             Action::Claim(process) => {
                 let is_left = state.processes[process].change.is_left();
                 if is_left {
                     state.processes[process].phase = Phase::Claimed;
                 } else if state.pool().claim_next(ID).is_some() {
-                    let is_direct = state.pool().is_clear(ID, SUBQUEUE);
                     let Process { change, phase, .. } = &mut state.processes[process];
                     change.claimed = true;
                     *phase = match *phase {
-                        Phase::Early { first, sees_taken } => {
-                            Phase::Looked { first, sees_taken, is_alone: true, is_direct }
-                        }
+                        Phase::Early { first } => Phase::Looked { first, is_alone: true },
                         _ => Phase::Claimed,
                     };
                 } else {
                     state.processes[process].phase = Phase::Open;
                 }
                 state.takes = state.takes.saturating_sub(1);
+            }
+            Action::See(process) => {
+                state.processes[process].phase = if state.pool().is_clear(ID, SUBQUEUE) {
+                    Phase::Free
+                } else if state.sees_taken(process, None) {
+                    state.processes[process].change.exhausted = true;
+                    Phase::Vain { stays: false }
+                } else {
+                    let is_ahead = state.has_unreported(process) && !self.has(Flaw::ReportIgnored);
+                    Phase::Seen { is_ahead }
+                };
+            }
+            Action::SetClear(process) => {
+                let Phase::Seen { is_ahead } = state.processes[process].phase else { return None };
+                let change = state.processes[process].change;
+                if !is_ahead && change.claimed && change.taken == 0 {
+                    self.set_clear(state);
+                }
+                state.processes[process].phase = Phase::Free;
             }
             Action::BeginLook(process) => {
                 let change = state.processes[process].change;
@@ -174,31 +193,9 @@ impl Model for Subqueues {
                     return None;
                 };
                 let first = state.first(process, mark);
-                let sees_taken = state.sees_taken(process, None);
-                let is_direct = is_alone && state.pool().is_clear(ID, SUBQUEUE);
-                state.processes[process].phase =
-                    Phase::Looked { first, sees_taken, is_alone, is_direct };
+                state.processes[process].phase = Phase::Looked { first, is_alone };
             }
             Action::Lock(process) => self.lock(state, process)?,
-            Action::LookAgain(process) => {
-                let Phase::TakenDirectly(task) = state.processes[process].phase else {
-                    return None;
-                };
-                let is_clear = state.pool().is_clear(ID, SUBQUEUE) || self.has(Flaw::ClearBelieved);
-                state.processes[process].phase =
-                    if is_clear { Phase::Open } else { Phase::AsksIndex(task) };
-            }
-            Action::AskIndex(process) => {
-                let Phase::AsksIndex(task) = state.processes[process].phase else { return None };
-                if state.is_being_taken(process, task) {
-                    return None;
-                }
-                let collides = state.sees_taken(process, Some(task));
-                state.processes[process].phase = if collides { Phase::Undone } else { Phase::Open };
-                if collides {
-                    state.processes[process].pending = [None; TASKS];
-                }
-            }
             Action::GiveBack(process) => {
                 let Phase::Vain { stays } = state.processes[process].phase else { return None };
                 state.processes[process].phase = Phase::Open;
@@ -219,18 +216,21 @@ impl Model for Subqueues {
                 let Phase::UpdatedByHand(task) = state.processes[process].phase else {
                     return None;
                 };
-                state.processes[process].phase = Phase::AsksIndex(task);
-                if !self.has(Flaw::HandUntold) {
-                    match state.pool().claim_by_hand(ID, SUBQUEUE) {
-                        Ok(_) => state.processes[process].change.claimed = true,
-                        Err(_) if self.has(Flaw::UnclaimedForgotten) => {
-                            let mut pool = state.pool();
-                            let link = pool.find(ID.index, SUBQUEUE)?;
-                            pool.entry(link).clear = false;
-                        }
-                        Err(_) => state.pool().take_unclaimed(ID, SUBQUEUE),
-                    }
+                let claimed = state.pool().claim_by_hand(ID, SUBQUEUE).is_ok();
+                state.processes[process].change.claimed = claimed;
+                let is_refused = !claimed && !self.has(Flaw::HandUnclaimed);
+                let is_clear = claimed && state.pool().is_clear(ID, SUBQUEUE);
+                state.refuse_if(process, is_refused);
+                if !is_refused && !is_clear {
+                    state.processes[process].phase = Phase::ClaimedByHand(task);
                 }
+            }
+            Action::SeeByHand(process) => {
+                let Phase::ClaimedByHand(task) = state.processes[process].phase else {
+                    return None;
+                };
+                let sees_taken = state.sees_taken(process, Some(task));
+                state.refuse_if(process, sees_taken);
             }
             Action::BeginScan(process) => {
                 let scan = state.pool().begin_scan(ID)?;
@@ -286,6 +286,10 @@ impl Model for Subqueues {
                 state.reset(process);
             }
             Action::Crash => self.crash(state),
+            Action::Reset => {
+                state.pool().reset(ID);
+                state.resets -= 1;
+            }
         }
         Some(next)
     }
@@ -293,9 +297,6 @@ impl Model for Subqueues {
     fn properties(&self) -> Vec<Property<Subqueues>> {
         vec![
             Property::always(ONE, |_, state: &State| !state.has_two_in_flight()),
-            Property::always("claims keep takes out of the unique index", |_, state: &State| {
-                !state.has_collided
-            }),
             Property::always(QUEUED, |_, state: &State| {
                 let has_ready = state.rows.contains(&Row::Ready);
                 let can_go = has_ready && !state.rows.contains(&Row::Taken);
@@ -312,14 +313,9 @@ impl Model for Subqueues {
             Property::sometimes("both tasks are done", |_, state: &State| {
                 state.rows == [Row::Gone; TASKS] && state.is_quiet()
             }),
-            Property::sometimes(
-                "a task is taken without a look for others in flight",
-                |_, state: &State| {
-                    let is_direct =
-                        |process: &Process| matches!(process.phase, Phase::TakenDirectly(_));
-                    state.processes.iter().any(is_direct)
-                },
-            ),
+            Property::sometimes("a sub-queue is clear", |_, state: &State| {
+                state.entry().is_some_and(|entry| entry.clear)
+            }),
             Property::sometimes("a mark is raised", |_, state: &State| {
                 state.entry().is_some_and(|entry| entry.mark > position(0))
             }),

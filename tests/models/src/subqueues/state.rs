@@ -19,27 +19,26 @@ pub(super) enum Phase {
     /// The process has searched too early ([`Flaw::SnapshotBeforeClaim`]).
     Early {
         first: Option<usize>,
-        sees_taken: bool,
     },
     Claimed,
+    /// The process has seen no taken task.
+    Seen {
+        is_ahead: bool,
+    },
+    Free,
     BegunLook {
         mark: Position,
         is_alone: bool,
     },
     Looked {
         first: Option<usize>,
-        sees_taken: bool,
         is_alone: bool,
-        /// The sub-queue was clear before the search.
-        is_direct: bool,
     },
-    /// A direct take that has yet to check that the sub-queue is still clear.
-    TakenDirectly(usize),
     Vain {
         stays: bool,
     },
     UpdatedByHand(usize),
-    AsksIndex(usize),
+    ClaimedByHand(usize),
     Scans(Scan, bool),
     Open,
     /// The process has freed the sub-queue too early ([`Flaw::FreedBeforeVisible`]).
@@ -66,14 +65,13 @@ pub struct State {
     pub(super) entries: [Entry; ENTRIES],
     pub(super) buckets: [u32; BUCKETS],
     pub(super) rings: [SubqueueRing; 1],
-    /// A take by a function has run into a duplicate in the unique index.
-    pub(super) has_collided: bool,
     pub(super) takes: u8,
     pub(super) puts: u8,
     pub(super) releases: u8,
     pub(super) by_hand: u8,
     pub(super) rollbacks: u8,
     pub(super) crashes: u8,
+    pub(super) resets: u8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,14 +81,15 @@ pub enum Action {
     Release(usize, usize),
     LookEarly(usize),
     Claim(usize),
+    See(usize),
+    SetClear(usize),
     BeginLook(usize),
     Look(usize),
     Lock(usize),
-    LookAgain(usize),
     GiveBack(usize),
     UpdateByHand(usize, usize),
     ClaimByHand(usize),
-    AskIndex(usize),
+    SeeByHand(usize),
     BeginScan(usize),
     EndScan(usize),
     Commit(usize),
@@ -98,6 +97,7 @@ pub enum Action {
     Rollback(usize),
     Undo(usize),
     Crash,
+    Reset,
 }
 
 pub(super) const IDLE: Process =
@@ -105,11 +105,6 @@ pub(super) const IDLE: Process =
 
 pub(super) fn position(task: usize) -> Position {
     task as Position + 1
-}
-
-/// Returns the number that stands for a task's key.
-pub(super) fn hash(task: usize) -> u64 {
-    task as u64 + 100
 }
 
 impl State {
@@ -142,19 +137,18 @@ impl State {
         (0..TASKS).any(|task| Some(task) != but && self.seen(process, task) == Row::Taken)
     }
 
-    /// Returns whether an open transaction of another process has taken another task; the unique index waits for its
-    /// end.
-    pub(super) fn is_being_taken(&self, process: usize, task: usize) -> bool {
+    /// Returns whether another process is visible and has not reported its changes.
+    pub(super) fn has_unreported(&self, process: usize) -> bool {
         let others = (0..PROCESSES).filter(|other| *other != process);
-        let is_taken = |other: usize| {
-            (0..TASKS).any(|row| {
-                row != task && self.processes[other].pending[row] == Some(Row::Taken)
-                    || row != task
-                        && self.rows[row] == Row::Taken
-                        && self.processes[other].pending[row].is_some()
-            })
-        };
-        others.into_iter().any(is_taken)
+        others.into_iter().any(|other| self.processes[other].phase == Phase::Visible)
+    }
+
+    /// Ends a take by hand: the transaction goes on, or is rolled back.
+    pub(super) fn refuse_if(&mut self, process: usize, is_refused: bool) {
+        self.processes[process].phase = if is_refused { Phase::Undone } else { Phase::Open };
+        if is_refused {
+            self.processes[process].pending = [None; TASKS];
+        }
     }
 
     pub(super) fn first(&self, process: usize, mark: Position) -> Option<usize> {
@@ -169,8 +163,8 @@ impl State {
     pub(super) fn has_taken(&mut self, process: usize, task: usize) {
         let Process { change, pending, .. } = &mut self.processes[process];
         pending[task] = Some(Row::Taken);
-        (change.taken, change.first) = (change.taken + 1, position(task));
-        (change.took, change.exhausted) = (Some(hash(task)), false);
+        (change.taken, change.first) = (change.taken + 1, Some(position(task)));
+        change.exhausted = false;
     }
 
     pub(super) fn is_quiet(&self) -> bool {
@@ -189,12 +183,9 @@ impl State {
         let settles = |process: usize, task: usize| {
             self.processes[process].pending[task].is_some_and(|row| row != Row::Taken)
         };
-        // A direct take has yet to check for another task in flight, and a take by hand asks the index.
+        // A take by hand can still be refused.
         let is_sure = |process: &Process| {
-            !matches!(
-                process.phase,
-                Phase::TakenDirectly(_) | Phase::UpdatedByHand(_) | Phase::AsksIndex(_)
-            )
+            !matches!(process.phase, Phase::UpdatedByHand(_) | Phase::ClaimedByHand(_))
         };
         let is_sound = |one: usize, other: usize| match (takes(one), takes(other)) {
             (Some(process), _) if settles(process, other) => true,

@@ -3,7 +3,7 @@
 use super::state::{Action, IDLE, Phase, Process, Row, State, position};
 use super::{BUCKETS, ENTRIES, Flaw, ID, PROCESSES, SUBQUEUE, Subqueues, TASKS};
 use xqueue_core::level::UNKNOWN;
-use xqueue_core::position::{FIRST, LAST, Position};
+use xqueue_core::position::{LAST, Position};
 use xqueue_core::subqueues::{Back, Entry, Header, SubqueueRing};
 use xqueue_core::transaction::SubqueueChange;
 
@@ -15,7 +15,7 @@ impl Subqueues {
     /// Locks and takes the first task, or ends without a task.
     pub(super) fn lock(&self, state: &mut State, process: usize) -> Option<()> {
         let phase = state.processes[process].phase;
-        let Phase::Looked { first, sees_taken, is_alone, is_direct } = phase else { return None };
+        let Phase::Looked { first, is_alone } = phase else { return None };
         let before = state.processes[process].change;
         let is_free = |task: &usize| {
             !state.is_locked(*task, process) && state.seen(process, *task) == Row::Ready
@@ -23,56 +23,35 @@ impl Subqueues {
         let locked = first.filter(is_free);
         let is_held = first.is_some() && locked.is_none();
         let sees_all = is_alone && !before.lost;
-        if is_direct {
-            match locked {
-                Some(task) => {
-                    state.has_taken(process, task);
-                    if sees_all {
-                        self.end_look(state, position(task));
-                    }
-                    state.processes[process].phase = Phase::TakenDirectly(task);
-                }
-                None => {
-                    state.processes[process].change.exhausted = true;
-                    if !is_held && sees_all {
-                        self.end_look(state, LAST);
-                    }
-                    let stays = is_held || before.is_seen_otherwise();
-                    state.processes[process].phase = Phase::Vain { stays };
-                }
-            }
-            return Some(());
-        }
-        match locked.filter(|_| !sees_taken) {
-            Some(task) if state.is_being_taken(process, task) => return None,
-            Some(task)
-                if (0..TASKS).any(|row| row != task && state.seen(process, row) == Row::Taken) =>
-            {
-                // 23505: the statement fails, and the transaction with it.
-                state.has_collided |= self.by_hand == 0;
-                state.processes[process].pending = [None; TASKS];
-                state.processes[process].phase = Phase::Undone;
-            }
+        match locked {
             Some(task) => {
                 state.has_taken(process, task);
                 if sees_all {
                     self.end_look(state, position(task));
                 }
-                if before.claimed && before.taken == 0 {
-                    state.pool().set_clear(ID, SUBQUEUE);
-                }
                 state.processes[process].phase = Phase::Open;
             }
             None => {
                 state.processes[process].change.exhausted = true;
-                // Models `is_takeable`, in a snapshot of its own.
-                let is_there = state.first(process, FIRST).is_some();
-                let stays =
-                    before.is_seen_otherwise() || is_there && !state.sees_taken(process, None);
+                if !is_held && sees_all {
+                    self.end_look(state, LAST);
+                }
+                let stays = is_held || before.is_seen_otherwise();
                 state.processes[process].phase = Phase::Vain { stays };
             }
         }
         Some(())
+    }
+
+    pub(super) fn set_clear(&self, state: &mut State) {
+        let mut pool = state.pool();
+        if self.has(Flaw::SettledKept)
+            && let Some(link) = pool.claimed(ID, SUBQUEUE)
+        {
+            pool.entry(link).clear = true;
+        } else {
+            pool.set_clear(ID, SUBQUEUE);
+        }
     }
 
     pub(super) fn end_look(&self, state: &mut State, first: Position) {
@@ -126,10 +105,7 @@ impl Subqueues {
                     }
                 }
                 Row::Ready if state.by_hand > 0 && phase == Phase::Idle => {
-                    let collides = (0..TASKS).any(|other| state.rows[other] == Row::Taken);
-                    if !collides && !state.is_being_taken(process, task) {
-                        actions.push(Action::UpdateByHand(process, task));
-                    }
+                    actions.push(Action::UpdateByHand(process, task));
                 }
                 _ => {}
             }
@@ -151,22 +127,20 @@ impl Subqueues {
                 }
             }
             Phase::Early { .. } => actions.push(Action::Claim(process)),
-            Phase::Claimed => actions.push(Action::BeginLook(process)),
+            Phase::Claimed => actions.push(Action::See(process)),
+            Phase::Seen { .. } => actions.push(Action::SetClear(process)),
+            Phase::Free => actions.push(Action::BeginLook(process)),
             Phase::BegunLook { .. } => actions.push(Action::Look(process)),
             Phase::Looked { .. } => actions.push(Action::Lock(process)),
-            Phase::TakenDirectly(_) => actions.push(Action::LookAgain(process)),
             Phase::Vain { .. } => actions.push(Action::GiveBack(process)),
             Phase::UpdatedByHand(_) => actions.push(Action::ClaimByHand(process)),
-            Phase::AsksIndex(_) => actions.push(Action::AskIndex(process)),
+            Phase::ClaimedByHand(_) => actions.push(Action::SeeByHand(process)),
             Phase::Scans(..) => actions.push(Action::EndScan(process)),
             Phase::Freed => actions.push(Action::Commit(process)),
             Phase::Visible => actions.push(Action::Callback(process)),
             Phase::Undone => actions.push(Action::Undo(process)),
         }
-        // A waiting transaction can always be rolled back: two of them can wait for each other in the index.
-        let waits =
-            matches!(phase, Phase::AsksIndex(_) | Phase::TakenDirectly(_) | Phase::Looked { .. });
-        if waits || phase == Phase::Open && state.rollbacks > 0 {
+        if phase == Phase::Open && state.rollbacks > 0 {
             actions.push(Action::Rollback(process));
         }
     }
