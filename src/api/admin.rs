@@ -8,7 +8,7 @@ use crate::api::settle;
 use crate::error::{Error, Result};
 use crate::queue::{self, Arguments, Queue, census};
 use crate::server::function::Call;
-use crate::server::relation::{self, Lock};
+use crate::server::relation::{self, LockMode};
 use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
 use crate::server::{privileges, user};
@@ -61,7 +61,7 @@ fn plow_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let count = call.get(arg::plow::n);
     let delay = argument::interval(call, arg::plow::delay, false)?;
     let ttl = argument::interval(call, arg::plow::ttl, true)?;
-    let queue = target.open(Lock::RowExclusive)?;
+    let queue = target.open(LockMode::RowExclusive)?;
     let output = target.output(call, &queue)?;
     if delay.is_some() && !queue.features().delays() {
         return Err(not_enabled("delayed", &queue));
@@ -79,7 +79,7 @@ fn plow_impl(call: &Call) -> Result<Option<Value<'_>>> {
 fn kick_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call, arg::kick::queue)?;
     let count = call.require(arg::kick::n)?;
-    let queue = target.open(Lock::RowExclusive)?;
+    let queue = target.open(LockMode::RowExclusive)?;
     let kicked = plow(&queue, Some(count), None, None, |_| Ok(()))?;
     Ok(number_of(kicked))
 }
@@ -111,7 +111,7 @@ fn switch_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let status = call.require(arg::switch_task::status)?;
     let delay = argument::interval(call, arg::switch_task::delay, false)?;
     let target = Target::of(call, arg::switch_task::queue)?;
-    let to = wanted_status(&status, &*target.open(Lock::RowExclusive)?, delay.is_some())?;
+    let to = wanted_status(&status, &*target.open(LockMode::RowExclusive)?, delay.is_some())?;
     settle::run(
         call,
         Verb::Switch(to),
@@ -168,7 +168,7 @@ fn snatch_impl(call: &Call) -> Result<Option<Value<'_>>> {
 
 fn release_all_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call, arg::release_all::queue)?;
-    let queue = target.open(Lock::RowExclusive)?;
+    let queue = target.open(LockMode::RowExclusive)?;
     let mut arguments = Arguments::of(Parameter::Limit, Value::int4(i32::MAX));
     arguments.set(Parameter::Skip, Value::int4(0));
     let released = many::change(&queue, Kind::Snatch, Change::SnatchAll, &arguments, |_| Ok(()))?;
@@ -206,7 +206,7 @@ fn redefine<'to>(
 ) -> Result<Option<Value<'to>>> {
     require_owner(target.table)?;
     refuse_read_only(|| queue::display_name(target.table))?;
-    let queue = target.open(Lock::AccessShare)?;
+    let queue = target.open(LockMode::AccessShare)?;
     // The table can have changed owner during the wait for the lock.
     require_owner(target.table)?;
     relation::invalidate(target.table);
@@ -223,7 +223,7 @@ fn truncate_impl(call: &Call) -> Result<Option<Value<'_>>> {
         return Err(Error::permission_denied(&name).hint(hint));
     }
     // Takes TRUNCATE's own lock immediately: two transactions that upgrade a weaker lock deadlock.
-    let queue = target.open(Lock::AccessExclusive)?;
+    let queue = target.open(LockMode::AccessExclusive)?;
     // If the caller is allowed to act as the owner, the table's triggers run with the owner's rights, not a
     // superuser's. Other callers keep their own rights, like in a TRUNCATE.
     let owner = census::table(&queue)?.owner();

@@ -7,7 +7,7 @@ use crate::queue::{self, KeyType, Queue, census};
 use crate::server::argument::{Argument, NamesQueue, sql_type};
 use crate::server::function::{Call, Output};
 use crate::server::jsonb::{self, Shape};
-use crate::server::relation::{self, Lock};
+use crate::server::relation::{self, LockMode};
 use crate::server::value::Value;
 use crate::server::{
     catalog, context, nesting, operators, privileges, record, sql_name, time, types, xact,
@@ -44,13 +44,13 @@ impl<'call> Target<'call> {
 
     /// Locks the table and looks up the queue. Privileges are checked before the lock, so that a caller without them
     /// gets an error instead of a wait.
-    pub fn open(&self, lock: Lock) -> Result<Rc<Queue>> {
+    pub fn open(&self, lock: LockMode) -> Result<Rc<Queue>> {
         self.lock(lock)?;
         queue::get(self.table)
     }
 
     /// Opens the queue; None if the table has been dropped or downgraded while this call waited for the lock.
-    pub fn open_if_there(&self, lock: Lock) -> Result<Option<Rc<Queue>>> {
+    pub fn open_if_there(&self, lock: LockMode) -> Result<Option<Rc<Queue>>> {
         self.lock(lock)?;
         queue::find(self.table)
     }
@@ -58,25 +58,25 @@ impl<'call> Target<'call> {
     /// Opens the queue for a monitor, which never waits for a lock.
     pub fn open_at_once(&self) -> Result<Rc<Queue>> {
         lock_at_once(self.table)?;
-        self.open(Lock::AccessShare)
+        self.open(LockMode::AccessShare)
     }
 
     /// Opens the queue with its current definition, for a call that has been waiting.
-    pub fn open_again(&self, lock: Lock) -> Result<Rc<Queue>> {
+    pub fn open_again(&self, lock: LockMode) -> Result<Rc<Queue>> {
         self.lock(lock)?;
         queue::current(self.table)
     }
 
-    fn lock(&self, lock: Lock) -> Result<()> {
+    fn lock(&self, lock: LockMode) -> Result<()> {
         let is_allowed = match lock {
-            Lock::RowExclusive => privileges::may_change(self.table),
-            Lock::AccessShare => privileges::may_touch(self.table),
+            LockMode::RowExclusive => privileges::may_change(self.table),
+            LockMode::AccessShare => privileges::may_touch(self.table),
             _ => true,
         };
         if !is_allowed {
             return Err(Error::permission_denied(&queue::display_name(self.table)));
         }
-        if !matches!(lock, Lock::None | Lock::AccessShare) {
+        if !matches!(lock, LockMode::None | LockMode::AccessShare) {
             refuse_read_only(|| queue::display_name(self.table))?;
         }
         relation::lock(self.table, lock);
@@ -95,7 +95,7 @@ impl<'call> Target<'call> {
 
 /// Locks a table for a monitor; raises an error instead of waiting for the lock.
 pub fn lock_at_once(table: Oid) -> Result<()> {
-    if relation::try_lock_whole(table, Lock::AccessShare) {
+    if relation::try_lock_whole(table, LockMode::AccessShare) {
         return Ok(());
     }
     let message = format!("queue \"{}\" is {}", queue::display_name(table), census::BUSY);

@@ -10,7 +10,7 @@ use crate::parts::slot;
 use crate::queue::recount::{self, Counted, Purpose};
 use crate::queue::{self, Queue, census};
 use crate::server::function::Call;
-use crate::server::relation::{self, Lock, Relation};
+use crate::server::relation::{self, LockMode, Relation};
 use crate::server::trigger::{self, Event, Present, Timing};
 use crate::server::types::{self, Uuid};
 use crate::server::value::Value;
@@ -105,11 +105,11 @@ impl Lack {
 
 impl Look {
     fn at(target: &Target) -> Result<Look> {
-        if !relation::try_lock_whole(target.table, Lock::AccessShare) {
+        if !relation::try_lock_whole(target.table, LockMode::AccessShare) {
             let name = queue::display_name(target.table);
             return Ok(Look { name, busy: true, ..Look::default() });
         }
-        let opened = target.open(Lock::AccessShare);
+        let opened = target.open(LockMode::AccessShare);
         // Row security can have been enabled during the wait for the lock.
         require_monitor(target.table)?;
         match opened {
@@ -150,7 +150,7 @@ impl Look {
 /// Lists the key, triggers and indexes that are missing or that `upgrade` would make differently, and user triggers
 /// that fire too late.
 fn structure(queue: &Queue) -> Vec<Lack> {
-    let Some(relation) = Relation::open(queue.table, Lock::AccessShare) else {
+    let Some(relation) = Relation::open(queue.table, LockMode::AccessShare) else {
         return vec![Lack::from(&queue::not_a_queue(queue.table), "")];
     };
     let wanted = match UpgradePlan::draw(&relation, &Options::default()) {

@@ -13,7 +13,7 @@ use crate::server::argument::{Argument, sql_type};
 use crate::server::function::{Call, Output};
 use crate::server::jsonb::{self, Shape};
 use crate::server::memory::Memory;
-use crate::server::relation::Lock;
+use crate::server::relation::LockMode;
 use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
@@ -96,7 +96,7 @@ fn take_impl(call: &Call) -> Result<Option<Value<'_>>> {
 
 /// Acks the tasks named by argument `done`; returns false if it names no task.
 fn ack_done(call: &Call, target: &Target) -> Result<bool> {
-    let queue = target.open(Lock::RowExclusive)?;
+    let queue = target.open(LockMode::RowExclusive)?;
     let keys = argument::keys(call, arg::take::done, &queue)?;
     Plan::new(Verb::Ack)?.settle(&queue, &keys, |_| Ok(()))?;
     Ok(!keys.is_empty())
@@ -157,7 +157,7 @@ fn next<'call>(
     let deadline = Deadline::after(timeout);
     spi::connect_nonatomic(|spi| -> Result<()> {
         if let Some(task) = task {
-            let queue = target.open(Lock::RowExclusive)?;
+            let queue = target.open(LockMode::RowExclusive)?;
             let keys = match target.form {
                 Form::Json if jsonb::shape(task) == Shape::Array => {
                     let tasks = jsonb::elements(task).into_iter();
@@ -241,7 +241,7 @@ fn take_named(
     order: &Order,
     mut deliver: impl FnMut(&Rows, &Queue) -> Result<()>,
 ) -> Result<()> {
-    let queue = target.open(Lock::RowExclusive)?;
+    let queue = target.open(LockMode::RowExclusive)?;
     let (tube, ttr) = (order.tube.is_some(), order.ttr.is_some());
     let change = Change::TakeNamed { tube, ttr, any: true };
     let arguments = order.arguments(order.ttr, &queue)?;
@@ -263,8 +263,8 @@ fn take_now(
     mut deliver: impl FnMut(&Rows, &Queue) -> Result<()>,
 ) -> Result<Look> {
     let queue = match order.waits {
-        true => target.open_again(Lock::RowExclusive)?,
-        false => target.open(Lock::RowExclusive)?,
+        true => target.open_again(LockMode::RowExclusive)?,
+        false => target.open(LockMode::RowExclusive)?,
     };
     let ttr = order.ttr.filter(|_| queue.features().has_deadlines() || !order.waits);
     if order.waits && order.tube.is_some() && queue.tube().is_none() {

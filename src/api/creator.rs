@@ -9,7 +9,7 @@ use crate::queue::triggers;
 use crate::queue::{self, Entry, Queue, census};
 use crate::server::argument::{Argument, sql_type};
 use crate::server::function::Call;
-use crate::server::relation::{self, Lock, Relation, Snapshot};
+use crate::server::relation::{self, LockMode, Relation, Snapshot};
 use crate::server::trigger::Present;
 use crate::server::user::Pinned;
 use crate::server::value::Value;
@@ -52,7 +52,7 @@ fn upgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let dry_run = call.require(arg::upgrade::dry_run)?;
     if dry_run {
         argument::lock_at_once(target.table)?;
-        let plan = plan(target.table, &options, Lock::AccessShare)?;
+        let plan = plan(target.table, &options, LockMode::AccessShare)?;
         let definition = describe(&queue::display_name(target.table), &plan.definition);
         let shown = json!({ "definition": definition, "ddl": plan.ddl });
         return Ok(Some(jsonb::from_value(&shown)));
@@ -100,7 +100,7 @@ fn create_impl(call: &Call) -> Result<Option<Value<'_>>> {
 fn is_queue(table: Oid) -> Result<bool> {
     let mut is_queue = Ok(false);
     xact::in_subtransaction(|| {
-        relation::lock(table, Lock::AccessShare);
+        relation::lock(table, LockMode::AccessShare);
         is_queue = queue::find(table).map(|queue| queue.is_some());
         Verdict::<()>::Undo
     });
@@ -112,7 +112,7 @@ fn downgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let drop_columns = call.require(arg::downgrade::drop_columns)?;
     require_owner(target.table)?;
     refuse_read_only(|| queue::display_name(target.table))?;
-    relation::lock(target.table, Lock::AccessExclusive);
+    relation::lock(target.table, LockMode::AccessExclusive);
     // The table can have changed owner during the wait for the lock.
     require_owner(target.table)?;
     let Some(Entry { definition, same_table, .. }) = queue::read(target.table)? else {
@@ -160,7 +160,7 @@ fn downgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
 fn drop_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call, arg::drop_queue::queue)?;
     require_owner(target.table)?;
-    let queue = target.open(Lock::AccessExclusive)?;
+    let queue = target.open(LockMode::AccessExclusive)?;
     let taken: i64 = census::holders(&queue)?.values().sum();
     let waiting = slot::lock(queue.slot).map(|mut slot| slot.counters().statistics());
     let (consumers, producers) =
@@ -189,7 +189,7 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
     // same lock deadlock.
     let mut first = Ok(None);
     xact::in_subtransaction(|| {
-        first = plan(table, options, Lock::AccessShare).map(Some);
+        first = plan(table, options, LockMode::AccessShare).map(Some);
         Verdict::<()>::Undo
     });
     let Some(first) = first? else { return Err(queue::not_a_queue(table)) };
@@ -206,8 +206,11 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
         .detail("It would not see, nor convert, a task that is put after its snapshot.")
         .hint("Use read committed."));
     }
-    let lock =
-        if first.needs_table_alone { Lock::AccessExclusive } else { Lock::ShareRowExclusive };
+    let lock = if first.needs_table_alone {
+        LockMode::AccessExclusive
+    } else {
+        LockMode::ShareRowExclusive
+    };
     let plan = plan(table, options, lock)?;
     let hint = || "Name columns that the table may have in {\"fields\": …}.".to_string();
     let relation = open(table)?;
@@ -260,7 +263,7 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
 }
 
 /// Plans the upgrade under a lock of the given strength.
-fn plan(table: Oid, options: &Options, lock: Lock) -> Result<UpgradePlan> {
+fn plan(table: Oid, options: &Options, lock: LockMode) -> Result<UpgradePlan> {
     relation::lock(table, lock);
     let relation = open(table)?;
     suitable(&relation)?;
@@ -301,7 +304,7 @@ fn options(call: &Call, options: Argument<sql_type::jsonb>) -> Result<Options> {
 }
 
 fn open(table: Oid) -> Result<Relation> {
-    Relation::open(table, Lock::None).ok_or_else(|| {
+    Relation::open(table, LockMode::None).ok_or_else(|| {
         let what = match catalog::relation_kind(table) {
             Some(b'p') => "a partitioned table; upgrade its partitions",
             Some(b'v' | b'm') => "a view",

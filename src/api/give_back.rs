@@ -6,7 +6,7 @@ use crate::parts::leases::session;
 use crate::parts::slot;
 use crate::queue::{self, Arguments, Queue};
 use crate::server::function::Call;
-use crate::server::relation::Lock;
+use crate::server::relation::LockMode;
 use crate::server::types::{self, Uuid};
 use crate::server::value::Value;
 use crate::server::{privileges, process};
@@ -31,7 +31,7 @@ fn give_back_impl(call: &Call) -> Result<Option<Value<'_>>> {
         return give_back_all_impl(call);
     }
     let target = Target::of(call, arg::give_back::queue)?;
-    let queue = target.open(Lock::RowExclusive)?;
+    let queue = target.open(LockMode::RowExclusive)?;
     Ok(number_of(give_back(&queue, session::current()?)?))
 }
 
@@ -43,7 +43,7 @@ fn give_back_all_impl(_: &Call) -> Result<Option<Value<'_>>> {
     }
     let session = session::current()?;
     let open =
-        |table| Target { table, form: Form::Row, row: None }.open_if_there(Lock::RowExclusive);
+        |table| Target { table, form: Form::Row, row: None }.open_if_there(LockMode::RowExclusive);
     let (mut tasks, mut refusing) = (0, None::<Rc<Queue>>);
     let tables = queue::tables().into_iter();
     for table in tables.filter(|table| may_hold(*table) && privileges::may_update(*table)) {

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::parts::leases::store;
 use crate::queue::{Arguments, KeyType, Queue, Statement, census};
 use crate::server::function::{Call, Output};
-use crate::server::relation::Lock;
+use crate::server::relation::LockMode;
 use crate::server::row::Row;
 use crate::server::value::Value;
 use crate::server::{jsonb, spi, time, types, user};
@@ -27,7 +27,7 @@ sql_functions! {
 
 fn peek_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call, arg::peek::queue)?;
-    let queue = target.open(Lock::AccessShare)?;
+    let queue = target.open(LockMode::AccessShare)?;
     let output = target.output(call, &queue)?;
     let mut arguments = Arguments::default();
     for key in named_keys(call, arg::peek::id, &target, &queue)? {
@@ -129,7 +129,7 @@ fn tasks_by_state_impl(call: &Call) -> Result<Option<Value<'_>>> {
         return Err(Error::invalid("count must not be negative")
             .hint("Give the number of tasks, or leave it out for all."));
     }
-    let queue = target.open(Lock::AccessShare)?;
+    let queue = target.open(LockMode::AccessShare)?;
     let output = target.output(call, &queue)?;
     let status = named_status(&status, &queue)?;
     let mut left = count.map_or(i64::MAX, i64::from);

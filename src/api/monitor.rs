@@ -12,7 +12,7 @@ use crate::parts::waiters::Want;
 use crate::queue::census::{self, Sight};
 use crate::queue::{self, recount};
 use crate::server::function::{Call, Output};
-use crate::server::relation::{self, Lock};
+use crate::server::relation::{self, LockMode};
 use crate::server::value::Value;
 use crate::server::{jsonb, privileges, process, spi, time, types, xact};
 use crate::sql_functions;
@@ -84,7 +84,7 @@ fn stats_all_impl(call: &Call) -> Result<Option<Value<'_>>> {
 fn stats_reset_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let table = Target::of(call, arg::stats_reset::queue)?.table;
     require_owner(table)?;
-    relation::lock(table, Lock::AccessShare);
+    relation::lock(table, LockMode::AccessShare);
     reset(queue::get(table)?.slot);
     Ok(Some(Value::boolean(true)))
 }
@@ -152,7 +152,7 @@ fn holders_impl(call: &Call) -> Result<Option<Value<'_>>> {
 /// been used yet, for example on a standby, gets a slot if its table is not locked.
 pub fn slot_of(table: Oid) -> Option<SlotId> {
     slot::find(process::database().into(), table.into()).or_else(|| {
-        let is_free = relation::try_lock(table, Lock::AccessShare);
+        let is_free = relation::try_lock(table, LockMode::AccessShare);
         let queue = if is_free { queue::find(table).ok().flatten() } else { None };
         queue.map(|queue| queue.slot)
     })

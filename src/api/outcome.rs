@@ -11,7 +11,7 @@ use crate::queue::{Arguments, Queue, Statement};
 use crate::server::function::Call;
 use crate::server::jsonb::{self, Shape, shape};
 use crate::server::memory::Memory;
-use crate::server::relation::Lock;
+use crate::server::relation::LockMode;
 use crate::server::spi;
 use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
@@ -132,7 +132,7 @@ fn told_or_seen(
 fn watched(call: &Call, target: &Target) -> Result<Watched> {
     let mut seen = Err(wait::gone(""));
     xact::in_subtransaction(|| {
-        seen = target.open(Lock::AccessShare).and_then(|queue| {
+        seen = target.open(LockMode::AccessShare).and_then(|queue| {
             let keys = named_keys(call, arg::wait_task::id, target, &queue)?;
             let [key] = keys.as_slice() else {
                 return Err(Error::invalid("wait takes one task").hint("Wait for them one by one."));
@@ -176,7 +176,7 @@ fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let word = spi::connect_nonatomic(|spi| -> Result<Option<&'static str>> {
         let mut put = None;
         let mut run = || {
-            let queue = target.open(Lock::RowExclusive)?;
+            let queue = target.open(LockMode::RowExclusive)?;
             Put::new(&queue, Form::Json).run(Some(task), None, |rows| {
                 put = rows.value(0, 1).map(|put| memory.run(|| put.copied()));
                 Ok(())
@@ -187,7 +187,7 @@ fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
         if !reservation::wait(lack, deadline, again, || spi.commit())? {
             return Ok(Some(FULL));
         }
-        let queue = target.open(Lock::RowExclusive)?;
+        let queue = target.open(LockMode::RowExclusive)?;
         let Some(put) = put else { return Ok(Sight::Gone.word()) };
         id = Some(memory.run(|| argument::id_of_object(put, &queue))?);
         let key = argument::key_of_object(put, &queue)?;
@@ -197,7 +197,7 @@ fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
         let place = Place::join(slot, &name, Want::End(hash))?;
         place.over_transaction_end(|| spi.commit());
         watch(&place, &name, deadline, is_hint, || {
-            let queue = target.open(Lock::AccessShare);
+            let queue = target.open(LockMode::AccessShare);
             let queue = queue.map_err(|error| gone_or(error, &target, &name))?;
             let seen = look(&queue, &argument::key_of_object(put, &queue)?);
             let is_hint = queue.has_vague_ends();

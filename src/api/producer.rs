@@ -9,7 +9,7 @@ use crate::parts::waiters::wait::Deadline;
 use crate::queue::{Arguments, Queue, Statement};
 use crate::server::function::{Call, Output};
 use crate::server::jsonb::{self, Shape};
-use crate::server::relation::Lock;
+use crate::server::relation::LockMode;
 use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
@@ -46,7 +46,7 @@ fn put_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let conflict = conflict(call)?;
     let output = Output::open(call);
     let put = || {
-        let queue = target.open(Lock::RowExclusive)?;
+        let queue = target.open(LockMode::RowExclusive)?;
         if target.form == Form::Row {
             output.expects(&queue.row_columns, &queue.name)?;
         }

@@ -10,7 +10,7 @@ use crate::queue::{Arguments, Queue, Statement};
 use crate::server::argument::{Argument, sql_type};
 use crate::server::context;
 use crate::server::function::{Call, Output};
-use crate::server::relation::Lock;
+use crate::server::relation::LockMode;
 use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
 use crate::sql_functions;
@@ -318,7 +318,7 @@ pub fn run<'call>(
     prepare: impl FnOnce(&mut Plan<'call>, &Queue) -> Result<()>,
 ) -> Result<Option<Value<'call>>> {
     let target = Target::of(call, queue)?;
-    let queue = target.open(Lock::RowExclusive)?;
+    let queue = target.open(LockMode::RowExclusive)?;
     let output = target.output(call, &queue)?;
     let mut plan = Plan::new(verb)?;
     prepare(&mut plan, &queue)?;

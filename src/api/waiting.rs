@@ -7,7 +7,7 @@ use crate::parts::waiters::Want;
 use crate::parts::waiters::wait::{self, Deadline, InVain, Place};
 use crate::queue;
 use crate::server::catalog;
-use crate::server::relation::Lock;
+use crate::server::relation::LockMode;
 use crate::server::xact::{self, Verdict};
 use pgrx::PgSqlErrorCode;
 use xqueue_core::slot_id::SlotId;
@@ -31,7 +31,7 @@ impl ConsumerWait {
     pub fn of(target: &Target, tube: Option<&str>) -> Result<ConsumerWait> {
         let mut found = Err(wait::gone(&queue::display_name(target.table)));
         xact::in_subtransaction(|| {
-            found = target.open(Lock::AccessShare).and_then(|queue| {
+            found = target.open(LockMode::AccessShare).and_then(|queue| {
                 let want = match (tube, queue.tube()) {
                     (Some(tube), Some(column)) => {
                         let value = tube_value(tube, &queue)?;

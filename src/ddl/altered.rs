@@ -5,7 +5,7 @@ use crate::parts::slot;
 use crate::queue;
 use crate::queue::triggers::Tracking;
 use crate::server::allocator::staying;
-use crate::server::relation::{self, Lock};
+use crate::server::relation::{self, LockMode};
 use crate::server::{catalog, process, subscription, xact};
 use pgrx::pg_sys::Oid;
 use std::cell::RefCell;
@@ -57,7 +57,7 @@ fn settled(altered: Altered) -> Option<(SlotId, bool)> {
     let slot = slot::find(process::database().into(), table.into())?;
     // Another transaction can hold the table by now, for example after a rollback to a savepoint. The worker checks it
     // then.
-    let is_locked = relation::try_lock(table, Lock::AccessShare);
+    let is_locked = relation::try_lock(table, LockMode::AccessShare);
     let queue = if is_locked { queue::find(table).ok().flatten() } else { None };
     let tracking = queue.map_or(Tracking::Nothing, |queue| queue.tracking);
     Some((slot, tracking.is_complete(subscription::copies(table))))

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::queue::{self, Entry};
 use crate::server::command::RenamedLabel;
-use crate::server::relation::{self, Lock, Relation};
+use crate::server::relation::{self, LockMode, Relation};
 use xqueue_core::field::Field;
 use xqueue_core::status::Status;
 
@@ -15,7 +15,7 @@ pub fn follow(renamed: &RenamedLabel) -> Result<()> {
         let Ok(Some(Entry { mut definition, same_table, .. })) = queue::read(table) else {
             continue;
         };
-        let Some(relation) = Relation::open(table, Lock::AccessShare) else { continue };
+        let Some(relation) = Relation::open(table, LockMode::AccessShare) else { continue };
         let is_of_enum = |field| {
             let column = definition.fields.get(&field);
             let column = column.and_then(|c| queue::column_of(&relation, c, same_table));

@@ -15,7 +15,7 @@
 
 use crate::error::{Error, Result};
 use crate::queue::Queue;
-use crate::server::relation::{self, Lock, Relation};
+use crate::server::relation::{self, LockMode, Relation};
 use crate::server::spi::{self, Plan};
 use crate::server::types;
 use crate::server::value::Value;
@@ -98,7 +98,7 @@ thread_local! {
 pub fn require_trusted(queue: &Queue, owner: &str) -> Result<bool> {
     let tables = trusted_tables(queue, owner)?;
     let others = || tables.iter().filter(|table| **table != queue.table);
-    if !others().all(|table| relation::try_lock(*table, Lock::RowExclusive)) {
+    if !others().all(|table| relation::try_lock(*table, LockMode::RowExclusive)) {
         return Ok(false);
     }
     // Code can have been added to these tables before they were locked.
@@ -106,7 +106,7 @@ pub fn require_trusted(queue: &Queue, owner: &str) -> Result<bool> {
         return Ok(false);
     }
     for table in tables {
-        let relation = Relation::open(table, Lock::None);
+        let relation = Relation::open(table, LockMode::None);
         let condition = relation.and_then(|relation| relation.trigger_with_mutable_condition());
         let stranger = condition.map(|trigger| format!("the condition of trigger {trigger}"));
         if let Some(stranger) = stranger.or_else(|| foreign_arguments(table)) {

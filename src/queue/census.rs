@@ -9,7 +9,7 @@ use crate::parts::{clock, slot};
 use crate::queue::{self, Queue};
 use crate::server::heap::{Bound, Is};
 use crate::server::memory::Scratch;
-use crate::server::relation::{self, Lock, Relation, Snapshot};
+use crate::server::relation::{self, LockMode, Relation, Snapshot};
 use crate::server::row::{Row, Tuple};
 use crate::server::types::Uuid;
 use crate::server::value::Value;
@@ -51,10 +51,11 @@ pub fn sight<T>(table: Oid, see: impl FnOnce(&Queue) -> Result<T>) -> Result<Sig
         return Ok(Sight::Hidden);
     }
     let look = || {
-        if !relation::try_lock_whole(table, Lock::AccessShare) {
+        if !relation::try_lock_whole(table, LockMode::AccessShare) {
             return Sight::Busy;
         }
-        let readable = Relation::open(table, Lock::None).is_some_and(|table| table.is_readable());
+        let readable =
+            Relation::open(table, LockMode::None).is_some_and(|table| table.is_readable());
         let queue = match readable && privileges::may_monitor(table) {
             true => queue::find(table).ok().flatten(),
             false => None,
@@ -240,7 +241,7 @@ fn has_key(row: &Tuple, key: &[Value], queue: &Queue) -> bool {
 
 /// Opens the table of a queue, on which the caller holds a lock.
 pub fn table(queue: &Queue) -> Result<Relation> {
-    let table = Relation::open(queue.table, Lock::AccessShare);
+    let table = Relation::open(queue.table, LockMode::AccessShare);
     let table = table.ok_or_else(|| queue::not_a_queue(queue.table))?;
     if table.is_readable() {
         return Ok(table);

@@ -3,7 +3,7 @@
 use crate::queue::wanted_index::WantedIndex;
 use crate::queue::{Queue, kept};
 use crate::server::heap::{Heap, Open};
-use crate::server::relation::{ColumnType, Lock, Relation};
+use crate::server::relation::{ColumnType, LockMode, Relation};
 use crate::server::trigger::Event;
 use crate::server::{index, user};
 use crate::settings;
@@ -166,7 +166,7 @@ impl Direct {
         if times.iter().flatten().any(|column| column.modifier >= 0) {
             return None;
         }
-        let relation = Relation::open(queue.table, Lock::None)?;
+        let relation = Relation::open(queue.table, LockMode::None)?;
         let mut heap = Heap::describe(&relation)?;
         heap.set_refusing(&queue.refusing_indexes(&relation));
         let mut present = index::of(&relation);

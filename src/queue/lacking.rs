@@ -3,7 +3,7 @@
 use crate::queue::Queue;
 use crate::server::catalog;
 use crate::server::index;
-use crate::server::relation::{Lock, Relation};
+use crate::server::relation::{LockMode, Relation};
 use xqueue_core::statement::Index;
 
 impl Queue {
@@ -20,7 +20,7 @@ impl Queue {
 
     /// Returns which key or indexes are missing; None if all exist.
     fn find_lost(&self) -> Option<String> {
-        let relation = Relation::open(self.table, Lock::None)?;
+        let relation = Relation::open(self.table, LockMode::None)?;
         let key: Vec<i16> = self.key.iter().map(|key| key.number).collect();
         let is_never_null = |number| {
             self.columns().iter().any(|column| column.number == number && column.is_not_null)

@@ -30,7 +30,7 @@ mod wanted_index;
 
 use crate::error::{Error, Result};
 use crate::parts::slot;
-use crate::server::relation::{self, ColumnType, Lock, Relation};
+use crate::server::relation::{self, ColumnType, LockMode, Relation};
 use crate::server::value::Value;
 use crate::server::{callbacks, catalog, injection, process};
 use pgrx::PgSqlErrorCode;
@@ -75,7 +75,7 @@ pub fn find(table: Oid) -> Result<Option<Rc<Queue>>> {
     let redefinitions = slot().map_or(0, |slot| slot.table.redefinitions());
     let Some(entry) = read(table)? else { return Ok(None) };
     injection::point(c"xqueue-queue-is-read");
-    let Some(relation) = Relation::open(table, Lock::AccessShare) else {
+    let Some(relation) = Relation::open(table, LockMode::AccessShare) else {
         // Creating a rule can have turned the table into a view.
         return catalog::relation_kind(table).map_or(Ok(None), |_| Err(not_a_queue(table)));
     };

@@ -5,7 +5,7 @@ use crate::parts::schedule::requests;
 use crate::parts::slot::{self, QueueGuard};
 use crate::queue::{self, Queue};
 use crate::server::memory::Scratch;
-use crate::server::relation::{self, LatestSnapshot, Lock, Relation};
+use crate::server::relation::{self, LatestSnapshot, LockMode, Relation};
 use crate::server::row::Tuple;
 use crate::server::value::Value;
 use crate::server::{injection, latch, process, spi, types};
@@ -67,7 +67,7 @@ pub fn count(queue: &Queue, purpose: Purpose) -> Result<Counted, Stopped> {
     if !renews {
         relation::lock_for_check(queue.table);
     }
-    let relation = Relation::open(queue.table, Lock::AccessShare).ok_or(InTheWay)?;
+    let relation = Relation::open(queue.table, LockMode::AccessShare).ok_or(InTheWay)?;
     let latest = LatestSnapshot::prepare();
     let may_begin = renews || transaction::pending(queue.slot).counters.replaces;
     let mut slot = slot::lock(queue.slot).ok_or(InTheWay)?;

@@ -2,7 +2,7 @@
 //! running user code.
 
 use crate::queue::Queue;
-use crate::server::relation::{Lock, Relation};
+use crate::server::relation::{LockMode, Relation};
 use crate::server::{index, types};
 use pgrx::pg_sys::Oid;
 use xqueue_core::field::Field;
@@ -13,7 +13,7 @@ impl Queue {
     /// Returns whether the table has such an index or column. The caller holds a lock on the table.
     pub fn may_refuse_values(&self) -> bool {
         *self.may_refuse_values.get_or_init(|| {
-            let Some(relation) = Relation::open(self.table, Lock::None) else { return true };
+            let Some(relation) = Relation::open(self.table, LockMode::None) else { return true };
             relation.computes_columns_of(|number| self.is_own_column(number))
                 || !self.refusing_indexes(&relation).is_empty()
         })

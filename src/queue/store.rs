@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::queue::display_name;
 use crate::server::own_table::{self, REGISTRY, as_owner};
-use crate::server::relation::{self, Lock, Relation};
+use crate::server::relation::{self, LockMode, Relation};
 use crate::server::row::Row;
 use crate::server::value::Value;
 use crate::server::{catalog, injection, jsonb, spi, types};
@@ -53,7 +53,7 @@ pub fn tables() -> Vec<Oid> {
 /// Locks the registry for a worker, which must not wait for DROP EXTENSION. Returns false if the lock is not available
 /// immediately.
 pub fn try_lock() -> bool {
-    oid().is_some_and(|registry| relation::try_lock(registry, Lock::AccessShare))
+    oid().is_some_and(|registry| relation::try_lock(registry, LockMode::AccessShare))
 }
 
 /// Returns the registry; None if the extension is not installed.

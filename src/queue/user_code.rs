@@ -2,7 +2,7 @@
 //! ignore cancellation.
 
 use crate::queue::Queue;
-use crate::server::relation::{ColumnType, Lock, Relation};
+use crate::server::relation::{ColumnType, LockMode, Relation};
 use crate::server::types;
 use crate::settings;
 
@@ -21,7 +21,7 @@ impl Queue {
         if self.fires_in_worker() || self.has_row_security {
             return true;
         }
-        let Some(table) = Relation::open(self.table, Lock::None) else { return true };
+        let Some(table) = Relation::open(self.table, LockMode::None) else { return true };
         let is_of_users = |column: &ColumnType| {
             let element = types::element_type(column.base).unwrap_or(column.base);
             column.is_generated

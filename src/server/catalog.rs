@@ -1,6 +1,6 @@
 //! Reads the server's catalogs: names and their quoting, databases, functions, owners.
 
-use crate::server::relation::{Lock, Relation};
+use crate::server::relation::{LockMode, Relation};
 use crate::server::row::Row;
 use crate::server::text::owned;
 use crate::server::value::Value;
@@ -130,7 +130,7 @@ pub fn is_template(database: Oid) -> bool {
 
 /// Returns the table of a trigger.
 pub fn table_of_trigger(trigger: Oid) -> Option<Oid> {
-    let catalogue = Relation::open(pg_sys::TriggerRelationId, Lock::AccessShare)?;
+    let catalogue = Relation::open(pg_sys::TriggerRelationId, LockMode::AccessShare)?;
     let by_oid = (Oid::from(pg_sys::TriggerOidIndexId), pg_sys::Anum_pg_trigger_oid as i16);
     let snapshot = crate::server::relation::Snapshot::latest();
     catalogue.first(by_oid, trigger, &snapshot, |row| row.value(2).map(Value::to_oid))?
@@ -145,7 +145,7 @@ pub fn table_of_index(index: Oid) -> Option<Oid> {
 
 /// Returns the owner of a relation after all completed commands; the command in progress can still change it.
 pub fn owner_of(relation: Oid) -> Option<Oid> {
-    let catalogue = Relation::open(pg_sys::RelationRelationId, Lock::AccessShare)?;
+    let catalogue = Relation::open(pg_sys::RelationRelationId, LockMode::AccessShare)?;
     let by_oid = (Oid::from(pg_sys::ClassOidIndexId), pg_sys::Anum_pg_class_oid as i16);
     owner_in(&catalogue, by_oid, relation, pg_sys::Anum_pg_class_relowner)
 }

@@ -1,7 +1,7 @@
 //! The indexes of a table.
 
 use crate::server::foreign::list_nth;
-use crate::server::relation::{Lock, Relation};
+use crate::server::relation::{LockMode, Relation};
 use crate::server::types;
 use crate::server::value::Value;
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -245,7 +245,7 @@ pub fn shown_expression(relation: &Relation, sql: &str) -> String {
         let item = pg_sys::addRangeTableEntryForRelation(
             state,
             relation.pointer(),
-            Lock::AccessShare.mode(),
+            LockMode::AccessShare.mode(),
             std::ptr::null_mut(),
             false,
             true,

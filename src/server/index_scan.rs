@@ -3,7 +3,7 @@
 //! each row itself.
 
 use crate::server::heap::{Bound, Is, access, column_type, null_key};
-use crate::server::relation::{Lock, Relation, Snapshot};
+use crate::server::relation::{LockMode, Relation, Snapshot};
 use crate::server::row::Tuple;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Oid};
@@ -22,7 +22,7 @@ impl Relation {
         // SAFETY: the table is open and the index belongs to it; the snapshot is registered; each row is valid until
         // the next one is fetched. After an error the end of the (sub)transaction closes everything.
         unsafe {
-            let index = pg_sys::index_open(index, Lock::AccessShare.mode());
+            let index = pg_sys::index_open(index, LockMode::AccessShare.mode());
             let numbered = bounds.iter().enumerate();
             let mut keys: Vec<_> =
                 numbered.map(|(column, bound)| key(self, index, column, bound)).collect();

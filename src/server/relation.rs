@@ -10,7 +10,7 @@ pub const TABLE: u8 = pg_sys::RELKIND_RELATION;
 
 /// The mode of a table lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lock {
+pub enum LockMode {
     /// The lock is already held, or not needed.
     None,
     AccessShare,
@@ -19,14 +19,14 @@ pub enum Lock {
     AccessExclusive,
 }
 
-impl Lock {
+impl LockMode {
     pub(super) fn mode(self) -> pg_sys::LOCKMODE {
         let mode = match self {
-            Lock::None => pg_sys::NoLock,
-            Lock::AccessShare => pg_sys::AccessShareLock,
-            Lock::RowExclusive => pg_sys::RowExclusiveLock,
-            Lock::ShareRowExclusive => pg_sys::ShareRowExclusiveLock,
-            Lock::AccessExclusive => pg_sys::AccessExclusiveLock,
+            LockMode::None => pg_sys::NoLock,
+            LockMode::AccessShare => pg_sys::AccessShareLock,
+            LockMode::RowExclusive => pg_sys::RowExclusiveLock,
+            LockMode::ShareRowExclusive => pg_sys::ShareRowExclusiveLock,
+            LockMode::AccessExclusive => pg_sys::AccessExclusiveLock,
         };
         mode as pg_sys::LOCKMODE
     }
@@ -40,13 +40,13 @@ pub fn of_row_type(oid: Oid) -> Option<Oid> {
 }
 
 /// Locks a table; waits without a limit.
-pub fn lock(table: Oid, lock: Lock) {
+pub fn lock(table: Oid, lock: LockMode) {
     // SAFETY: takes a lock until the end of the transaction.
     unsafe { pg_sys::LockRelationOid(table, lock.mode()) }
 }
 
 /// Locks a table without waiting; returns false if another session is in the way.
-pub fn try_lock(table: Oid, lock: Lock) -> bool {
+pub fn try_lock(table: Oid, lock: LockMode) -> bool {
     // SAFETY: as above.
     unsafe { pg_sys::ConditionalLockRelationOid(table, lock.mode()) }
 }
@@ -62,7 +62,7 @@ pub fn try_lock_database(database: u32) -> bool {
         ..Default::default()
     };
     // SAFETY: the tag of a shared object, as the server sets it; the lock ends with the transaction.
-    let taken = unsafe { pg_sys::LockAcquire(&tag, Lock::RowExclusive.mode(), false, true) };
+    let taken = unsafe { pg_sys::LockAcquire(&tag, LockMode::RowExclusive.mode(), false, true) };
     taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
 }
 
@@ -72,7 +72,7 @@ pub fn lock_for_check(table: Oid) {
     // The server uses no lock of a table's parts, so number 1 has no other meaning.
     // SAFETY: takes a lock of this database.
     unsafe {
-        let mode = Lock::ShareRowExclusive.mode();
+        let mode = LockMode::ShareRowExclusive.mode();
         pg_sys::LockDatabaseObject(pg_sys::RelationRelationId, table, 1, mode)
     }
 }
@@ -81,10 +81,10 @@ pub fn lock_for_check(table: Oid) {
 /// not wait; returns false if another session is in the way of any of them. The locks are held until the end of the
 /// (sub)transaction, so that later statements do not wait for them. A process that serves several roles uses only this
 /// function to lock tables.
-pub fn try_lock_whole(table: Oid, lock: Lock) -> bool {
+pub fn try_lock_whole(table: Oid, lock: LockMode) -> bool {
     let with_indexes = |table| {
         let relation = if try_lock(table, lock) {
-            Relation::open_any(table, Lock::None)?
+            Relation::open_any(table, LockMode::None)?
         } else {
             return None;
         };
@@ -96,7 +96,7 @@ pub fn try_lock_whole(table: Oid, lock: Lock) -> bool {
 
 /// Returns whether this session has a table open, for example in the middle of a statement.
 pub fn is_in_use(table: Oid) -> bool {
-    let relation = Relation::open(table, Lock::None);
+    let relation = Relation::open(table, LockMode::None);
     // SAFETY: an open relation, which counts one reference of this function.
     relation.is_some_and(|relation| unsafe { (*relation.pointer).rd_refcnt } > 1)
 }
@@ -132,12 +132,12 @@ pub struct ColumnType {
 impl Relation {
     /// Opens an ordinary table; None if it does not exist. Up to PostgreSQL 15 a rule can turn a table into a view,
     /// which has no storage.
-    pub fn open(table: Oid, lock: Lock) -> Option<Relation> {
+    pub fn open(table: Oid, lock: LockMode) -> Option<Relation> {
         Relation::open_any(table, lock).filter(|relation| relation.form().relkind as u8 == TABLE)
     }
 
     /// Opens a relation of any kind.
-    fn open_any(relation: Oid, lock: Lock) -> Option<Relation> {
+    fn open_any(relation: Oid, lock: LockMode) -> Option<Relation> {
         // SAFETY: closed on drop; the lock stays until the end of the transaction.
         let pointer = unsafe { pg_sys::try_relation_open(relation, lock.mode()) };
         // `then_some` would create the value, and thereby close it, also for null.
@@ -146,7 +146,7 @@ impl Relation {
 
     /// Opens a shared catalog, which is possible without a database.
     pub fn open_shared(catalogue: Oid) -> Relation {
-        let mode = Lock::AccessShare.mode();
+        let mode = LockMode::AccessShare.mode();
         // SAFETY: a shared catalog always exists; closed on drop.
         Relation { pointer: unsafe { pg_sys::relation_open(catalogue, mode) } }
     }

@@ -1,6 +1,6 @@
 //! Logical replication: recognizes tables that are copies of another server's.
 
-use crate::server::relation::{Lock, Relation, Snapshot};
+use crate::server::relation::{LockMode, Relation, Snapshot};
 use pgrx::pg_sys::Oid;
 
 /// The catalogs `pg_subscription` and `pg_subscription_rel`, and the latter's index by table.
@@ -12,7 +12,7 @@ const TABLE: i16 = 2;
 
 /// Returns whether a table is a copy now, independently of the transaction's snapshot.
 pub fn copies(table: Oid) -> bool {
-    let tables = Relation::open(TABLES, Lock::AccessShare);
+    let tables = Relation::open(TABLES, LockMode::AccessShare);
     let by_oid = (TABLES_BY_OID, TABLE);
     let row = tables.and_then(|tables| tables.first(by_oid, table, &Snapshot::latest(), |_| ()));
     row.is_some()

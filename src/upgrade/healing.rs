@@ -6,7 +6,7 @@
 use crate::error::OrRaise;
 use crate::queue::triggers::{self, Tracking};
 use crate::queue::{self, Entry, Queue};
-use crate::server::relation::{self, Lock, Relation};
+use crate::server::relation::{self, LockMode, Relation};
 use crate::server::{catalog, spi, xact};
 use crate::upgrade::{is_noted, write_note};
 use pgrx::pg_sys::Oid;
@@ -18,17 +18,17 @@ pub fn is_ill(queue: &Queue) -> bool {
         entry.is_none_or(|entry| is_noted(&relation, &entry.definition, entry.same_table))
     };
     queue.tracking == Tracking::Local
-        || !Relation::open(queue.table, Lock::None).is_none_or(is_noted)
+        || !Relation::open(queue.table, LockMode::None).is_none_or(is_noted)
 }
 
 /// Makes the enabled triggers of a queue fire always, and corrects its note. Returns false if the table is locked or
 /// the repair fails.
 pub fn heal(table: Oid) -> bool {
     let healed = xact::try_in_transaction(|| {
-        if !relation::try_lock(table, Lock::ShareRowExclusive) {
+        if !relation::try_lock(table, LockMode::ShareRowExclusive) {
             return false;
         }
-        let Some(relation) = Relation::open(table, Lock::None) else { return true };
+        let Some(relation) = Relation::open(table, LockMode::None) else { return true };
         let Some(queue) = queue::find(table).or_raise() else { return true };
         let mut triggers = triggers::own(&relation);
         triggers.retain(|trigger| {

@@ -5,7 +5,7 @@
 use crate::error::OrRaise;
 use crate::parts::slot;
 use crate::queue::{self, census};
-use crate::server::relation::{self, Lock};
+use crate::server::relation::{self, LockMode};
 use crate::server::{process, time, xact};
 use pgrx::pg_sys::Oid;
 
@@ -17,7 +17,7 @@ pub fn note(tables: impl Iterator<Item = Oid>) {
         let outdated = slot::lock(id).filter(|slot| slot.is_ready_since_outdated());
         let Some(version) = outdated.map(|slot| slot.counters.version()) else { continue };
         let look = || {
-            if !relation::try_lock_whole(table, Lock::AccessShare) {
+            if !relation::try_lock_whole(table, LockMode::AccessShare) {
                 return None;
             }
             let queue = queue::find(table).or_raise();

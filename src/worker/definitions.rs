@@ -11,7 +11,7 @@
 use crate::error::OrRaise;
 use crate::parts::slot;
 use crate::queue::{self, Queue};
-use crate::server::relation::{self, Lock, Relation};
+use crate::server::relation::{self, LockMode, Relation};
 use crate::server::xact::{self, Failure};
 use crate::server::{catalog, process, spi, time};
 use crate::upgrade::healing;
@@ -188,7 +188,7 @@ impl Definitions {
         known: Option<&KnownQueue>,
     ) -> Outcome<Option<Read>> {
         // The lock excludes changes of the triggers, which are reported before they become visible.
-        if !queue::try_lock() || !relation::try_lock(table, Lock::RowExclusive) {
+        if !queue::try_lock() || !relation::try_lock(table, LockMode::RowExclusive) {
             return Outcome::Busy;
         }
         let again = self.again.get(&table);
@@ -223,7 +223,7 @@ impl Definitions {
             slot.counters.note_tracked(queue.tracking.is_complete(is_copy));
             slot.shown().set_lack(lack.as_deref().unwrap_or_default(), time::now());
         });
-        let owner = Relation::open(queue.table, Lock::None).map(|relation| relation.owner());
+        let owner = Relation::open(queue.table, LockMode::None).map(|relation| relation.owner());
         let owner = owner.unwrap_or(Oid::INVALID);
         let server = match queue.definition.unending {
             _ if is_copy => Server::Publisher,
@@ -327,5 +327,5 @@ pub fn list_queues() -> HashMap<Oid, bool> {
 /// Returns whether a table is no queue and is not about to become one. A transaction that makes it a queue, even a
 /// prepared one, has it locked.
 fn is_no_queue(table: Oid) -> bool {
-    relation::try_lock(table, Lock::RowExclusive) && matches!(queue::read(table), Ok(None))
+    relation::try_lock(table, LockMode::RowExclusive) && matches!(queue::read(table), Ok(None))
 }

@@ -5,7 +5,7 @@ use crate::error::{Error, OrRaise};
 use crate::parts::schedule::own;
 use crate::queue;
 use crate::queue::authors;
-use crate::server::relation::{self, Lock, Relation};
+use crate::server::relation::{self, LockMode, Relation};
 use crate::server::worker::Timeout;
 use crate::server::xact::{self, Failure};
 use crate::server::{catalog, spi, subscription, time, user};
@@ -78,7 +78,7 @@ impl Drop for Limit {
 /// Runs `work` on a queue.
 pub fn run<T>(table: Oid, work: impl FnOnce(&Means) -> T) -> Result<Outcome<T>, Failure> {
     xact::try_in_transaction(|| {
-        if !queue::try_lock() || !relation::try_lock_whole(table, Lock::RowExclusive) {
+        if !queue::try_lock() || !relation::try_lock_whole(table, LockMode::RowExclusive) {
             return Outcome::Busy;
         }
         let queue = match queue::find(table) {
@@ -86,7 +86,8 @@ pub fn run<T>(table: Oid, work: impl FnOnce(&Means) -> T) -> Result<Outcome<T>, 
             Ok(None) => return Outcome::Unfit(Unfit::Gone),
             Err(error) => error.raise(),
         };
-        let Some(owner) = Relation::open(table, Lock::None).map(|relation| relation.owner()) else {
+        let Some(owner) = Relation::open(table, LockMode::None).map(|relation| relation.owner())
+        else {
             return Outcome::Unfit(Unfit::Gone);
         };
         match own::served_owner() {

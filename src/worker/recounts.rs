@@ -11,7 +11,7 @@ use crate::parts::schedule::{Kind, requests};
 use crate::parts::slot;
 use crate::queue;
 use crate::queue::recount::{self, Counted, Purpose, Stopped};
-use crate::server::relation::{self, Lock, Relation};
+use crate::server::relation::{self, LockMode, Relation};
 use crate::server::worker::Timeout;
 use crate::server::{injection, process, time, xact};
 use crate::worker::known::KnownQueue;
@@ -142,10 +142,10 @@ pub fn count_at_leisure(table: Oid) {
 /// Counts a table, unless another command needs it or the list of queues. If the count does not finish, dropping its
 /// claim requests it again.
 fn count(table: Oid, purpose: Purpose, most_pages: u32) -> Result<(), Stopped> {
-    if !queue::try_lock() || !relation::try_lock_whole(table, Lock::AccessShare) {
+    if !queue::try_lock() || !relation::try_lock_whole(table, LockMode::AccessShare) {
         return Err(Stopped::InTheWay);
     }
-    if Relation::open(table, Lock::None).is_some_and(|relation| relation.pages() > most_pages) {
+    if Relation::open(table, LockMode::None).is_some_and(|relation| relation.pages() > most_pages) {
         return Err(Stopped::TooLong);
     }
     let Some(queue) = queue::find(table).map_err(|_| Stopped::InTheWay)? else { return Ok(()) };

@@ -9,7 +9,7 @@ use crate::parts::leases::session;
 use crate::parts::slot;
 use crate::queue::{self, Queue};
 use crate::server::function::Call;
-use crate::server::relation::{Lock, Relation};
+use crate::server::relation::{LockMode, Relation};
 use crate::server::value::Value;
 use crate::server::{privileges, spi, time, types, user, xact};
 use crate::sql_functions;
@@ -50,7 +50,7 @@ pub fn learn(queue: &Queue) {
     if queue.key.first().is_none_or(|key| !types::is_integer(key.base)) {
         return;
     }
-    let Some(owner) = Relation::open(queue.table, Lock::AccessShare).map(|table| table.owner())
+    let Some(owner) = Relation::open(queue.table, LockMode::AccessShare).map(|table| table.owner())
     else {
         return;
     };

@@ -7,7 +7,7 @@
 
 use crate::error::Result;
 use crate::parts::leases::sessions;
-use crate::server::relation::{self, Lock};
+use crate::server::relation::{self, LockMode};
 use crate::server::row::Row;
 use crate::server::spi::Rows;
 use crate::server::types::{self, Uuid};
@@ -140,7 +140,7 @@ pub fn among(uuids: &[Uuid]) -> Result<Vec<Uuid>> {
 pub fn try_lock() -> bool {
     let try_lock = |table: &CStr| {
         let table = catalog::own_relation(table);
-        table.is_some_and(|table| relation::try_lock(table, Lock::RowExclusive))
+        table.is_some_and(|table| relation::try_lock(table, LockMode::RowExclusive))
     };
     // The writes run as the registry's owner, with a lock on the registry.
     try_lock(own_table::REGISTRY) && try_lock(TABLE)

@@ -8,7 +8,7 @@ pub use open::{Bound, Found, Holder, Is, Open, Scan};
 pub(super) use open::{column_type, null_key};
 
 use crate::server::memory::{Memory, Scratch};
-use crate::server::relation::{Lock, Relation};
+use crate::server::relation::{LockMode, Relation};
 use crate::server::{callbacks, expression, foreign, raw};
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Oid};
@@ -201,7 +201,7 @@ impl Heap {
     unsafe fn add_index(&mut self, oid: Oid, scratch: &Scratch) -> bool {
         // SAFETY: an index of an open table, opened and closed here.
         unsafe {
-            let index = pg_sys::index_open(oid, Lock::RowExclusive.mode());
+            let index = pg_sys::index_open(oid, LockMode::RowExclusive.mode());
             // The server caches the data that it reads here, and copies it from then on.
             scratch.run(|| {
                 pg_sys::RelationGetIndexExpressions(index);
@@ -254,7 +254,7 @@ impl Heap {
         if self.is_open.get() || self.is_broken.get() {
             return None;
         }
-        let relation = Relation::open(self.table, Lock::None)?;
+        let relation = Relation::open(self.table, LockMode::None)?;
         self.indexes.iter().for_each(|index| index.is_wanted.set(is_wanted(index.oid)));
         self.is_open.set(true);
         let indexes = Vec::with_capacity(self.indexes.len());
@@ -272,7 +272,7 @@ impl Heap {
                 for (position, Index { oid, is_wanted, .. }) in self.indexes.iter().enumerate() {
                     // The server's functions skip indexes that are not open.
                     let index = match is_wanted.get() {
-                        true => raw::index_open(*oid, Lock::RowExclusive.mode()),
+                        true => raw::index_open(*oid, LockMode::RowExclusive.mode()),
                         false => null_mut(),
                     };
                     open.indexes.push(Cell::new(index));

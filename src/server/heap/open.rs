@@ -6,7 +6,7 @@ mod refused;
 pub use found::{Found, Holder};
 
 use crate::server::heap::{Comparisons, Default, Heap, access};
-use crate::server::relation::{Lock, Relation};
+use crate::server::relation::{LockMode, Relation};
 use crate::server::row::Row;
 use crate::server::value::Value;
 use crate::server::{foreign, raw};
@@ -166,7 +166,7 @@ impl Open<'_> {
         if index.get().is_null() {
             let oid = self.heap.indexes[position].oid;
             // SAFETY: the lock on the table keeps its indexes; the index is closed with the table.
-            index.set(unsafe { pg_sys::index_open(oid, Lock::RowExclusive.mode()) });
+            index.set(unsafe { pg_sys::index_open(oid, LockMode::RowExclusive.mode()) });
         }
         index.get()
     }
