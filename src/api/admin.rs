@@ -15,7 +15,7 @@ use crate::server::{privileges, user};
 use crate::write::passed::many;
 use crate::write::start;
 use crate::{sql_functions, transaction};
-use xqueue_core::change::Call as Kind;
+use xqueue_core::change::CallKind;
 use xqueue_core::position::Group;
 use xqueue_core::statement::{Change, Parameter, Verb};
 use xqueue_core::status::Status;
@@ -104,7 +104,7 @@ fn plow(
     let marked = start::start(queue, Group::Buried, &mut arguments, count as u32);
     let (delay, ttl) = (delay.is_some(), ttl.is_some());
     let change = Change::Plow { delay, ttl, marked };
-    many::change(queue, Kind::Kick, change, &arguments, deliver)
+    many::change(queue, CallKind::Kick, change, &arguments, deliver)
 }
 
 fn switch_impl(call: &Call) -> Result<Option<Value<'_>>> {
@@ -171,7 +171,8 @@ fn release_all_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let queue = target.open(LockMode::RowExclusive)?;
     let mut arguments = Arguments::of(Parameter::Limit, Value::int4(i32::MAX));
     arguments.set(Parameter::Skip, Value::int4(0));
-    let released = many::change(&queue, Kind::Snatch, Change::SnatchAll, &arguments, |_| Ok(()))?;
+    let released =
+        many::change(&queue, CallKind::Snatch, Change::SnatchAll, &arguments, |_| Ok(()))?;
     Ok(number_of(released))
 }
 

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::parts::leases::sessions::Part;
 use crate::parts::leases::{held, session, store};
 use crate::parts::slot;
-use crate::queue::recount::{self, Counted, Purpose};
+use crate::queue::recount::{self, Counted, RecountPurpose};
 use crate::queue::{self, Queue, census};
 use crate::server::function::Call;
 use crate::server::relation::{self, LockMode, Relation};
@@ -45,12 +45,12 @@ fn check_impl(call: &Call) -> Result<Option<Value<'_>>> {
     loop {
         // Each pass is rolled back to give up its lock on the table: a process queued behind that lock would block the
         // worker's repairs.
-        let mut look = Ok(Look::default());
+        let mut look = Ok(CheckPass::default());
         xact::in_subtransaction(|| {
-            look = Look::at(&target);
+            look = CheckPass::at(&target);
             Verdict::<()>::Undo
         });
-        let Look { name, busy, marks, mut lacking, mut problems } = look?;
+        let CheckPass { name, busy, marks, mut lacking, mut problems } = look?;
         problems.extend(busy.then(|| census::BUSY.to_string()));
         // An upgrade that commits during a pass makes table and definition seem to differ. So a structural problem
         // counts only if two passes in a row agree on it.
@@ -80,7 +80,7 @@ type Marks = Vec<(&'static str, String)>;
 
 /// Findings of one pass.
 #[derive(Default)]
-struct Look {
+struct CheckPass {
     name: String,
     /// The table could not be read, because another session has it locked.
     busy: bool,
@@ -103,28 +103,28 @@ impl Lack {
     }
 }
 
-impl Look {
-    fn at(target: &Target) -> Result<Look> {
+impl CheckPass {
+    fn at(target: &Target) -> Result<CheckPass> {
         if !relation::try_lock_whole(target.table, LockMode::AccessShare) {
             let name = queue::display_name(target.table);
-            return Ok(Look { name, busy: true, ..Look::default() });
+            return Ok(CheckPass { name, busy: true, ..CheckPass::default() });
         }
         let opened = target.open(LockMode::AccessShare);
         // Row security can have been enabled during the wait for the lock.
         require_monitor(target.table)?;
         match opened {
-            Ok(queue) => Look::at_queue(&queue),
+            Ok(queue) => CheckPass::at_queue(&queue),
             // The table no longer matches its definition.
-            Err(error) if queue::read(target.table)?.is_some() => Ok(Look {
+            Err(error) if queue::read(target.table)?.is_some() => Ok(CheckPass {
                 name: queue::display_name(target.table),
                 lacking: vec![Lack::from(&error, "")],
-                ..Look::default()
+                ..CheckPass::default()
             }),
             Err(error) => Err(error),
         }
     }
 
-    fn at_queue(queue: &Queue) -> Result<Look> {
+    fn at_queue(queue: &Queue) -> Result<CheckPass> {
         let lacking = structure(queue);
         let found = rows::look(queue)?;
         let mut problems: Vec<String> =
@@ -143,7 +143,7 @@ impl Look {
         let marks = [("mark", Group::ALL), ("buried_mark", Group::Buried)];
         let marks = marks.into_iter().filter_map(|(name, group)| Some((name, mark(queue, group)?)));
         let (name, marks) = (queue.name.clone(), marks.collect());
-        Ok(Look { name, busy: false, marks, lacking, problems })
+        Ok(CheckPass { name, busy: false, marks, lacking, problems })
     }
 }
 
@@ -313,7 +313,7 @@ fn differences(counters: &Tasks, counted: &Tasks, of: &str) -> Vec<String> {
 /// include the changes of the open transaction, because the count sees them.
 fn compare(queue: &Queue) -> Option<(Counts, Counts)> {
     let pending = transaction::pending(queue.slot);
-    let Counted { counts, mut slot } = recount::count(queue, Purpose::Check).ok()?;
+    let Counted { counts, mut slot } = recount::count(queue, RecountPurpose::Check).ok()?;
     let statistics = slot.counters().statistics();
     let mut expected = Counts::default();
     if !pending.counters.replaces {

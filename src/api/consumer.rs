@@ -4,10 +4,10 @@ use crate::api::argument::{self, Target};
 use crate::api::features::{not_enabled, tube_value};
 use crate::api::named;
 use crate::api::settle::Plan;
-use crate::api::waiting::{ConsumerWait, Look, refuse_fixed_snapshot};
+use crate::api::waiting::{ConsumerWait, Try, refuse_fixed_snapshot};
 use crate::error::{Error, Result};
 use crate::parts::leases::session;
-use crate::parts::waiters::wait::{Deadline, InVain, Place};
+use crate::parts::waiters::wait::{Deadline, NoTask, WaitEntry};
 use crate::queue::{Arguments, Queue};
 use crate::server::argument::{Argument, sql_type};
 use crate::server::function::{Call, Output};
@@ -24,7 +24,7 @@ use crate::write::subqueues::Take;
 use crate::write::{direct, start};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Interval;
-use xqueue_core::change::Call as Kind;
+use xqueue_core::change::CallKind;
 use xqueue_core::form::Form;
 use xqueue_core::statement::{Change, Parameter, Verb};
 
@@ -77,14 +77,14 @@ fn take_impl(call: &Call) -> Result<Option<Value<'_>>> {
     refuse_fixed_snapshot("a task")?;
     // A take that finds no task is rolled back, so that the call holds no lock while it waits.
     let look = |order: &Order| {
-        let mut outcome = Ok(Look::InVain(InVain::default()));
+        let mut outcome = Ok(Try::NoTask(NoTask::default()));
         xact::in_subtransaction(|| {
             outcome = take_now(&target, order, deliver);
-            if matches!(outcome, Ok(Look::Taken)) { Verdict::Keep(()) } else { Verdict::Undo }
+            if matches!(outcome, Ok(Try::Taken)) { Verdict::Keep(()) } else { Verdict::Undo }
         });
         outcome
     };
-    if look(&order)? == Look::Taken {
+    if look(&order)? == Try::Taken {
         return Ok(None);
     }
     let deadline = Deadline::after(Some(timeout));
@@ -172,19 +172,19 @@ fn next<'call>(
         }
         let mut look = |order: &Order| {
             let seen = look(order, &mut taken)?;
-            if seen == Look::Taken {
+            if seen == Try::Taken {
                 spi.commit();
             }
             Ok(seen)
         };
-        if look(&order)? == Look::Taken {
+        if look(&order)? == Try::Taken {
             return Ok(());
         }
         let tube = order.tube.clone();
         let waiting = ConsumerWait::of(target, tube.as_deref())?;
         spi.commit();
         order.waits = true;
-        let end_look = |place: &Place| place.over_transaction_end(|| spi.rollback());
+        let end_look = |place: &WaitEntry| place.over_transaction_end(|| spi.rollback());
         waiting.wait(target, tube.as_deref(), deadline, || look(&order), end_look)
     })?;
     let first = taken.first().copied();
@@ -220,17 +220,17 @@ impl<'call> Order<'call> {
     }
 }
 
-impl Look {
-    fn of(taken: usize, queue: &Queue) -> Look {
+impl Try {
+    fn of(taken: usize, queue: &Queue) -> Try {
         let by_caller = queue.gives_by_caller();
         match taken {
-            0 => Look::InVain(InVain { paused_until: None, by_caller }),
-            _ => Look::Taken,
+            0 => Try::NoTask(NoTask { paused_until: None, by_caller }),
+            _ => Try::Taken,
         }
     }
 
-    fn paused(until: i64) -> Look {
-        Look::InVain(InVain { paused_until: Some(until), by_caller: false })
+    fn paused(until: i64) -> Try {
+        Try::NoTask(NoTask { paused_until: Some(until), by_caller: false })
     }
 }
 
@@ -261,18 +261,18 @@ fn take_now(
     target: &Target,
     order: &Order,
     mut deliver: impl FnMut(&Rows, &Queue) -> Result<()>,
-) -> Result<Look> {
+) -> Result<Try> {
     let queue = match order.waits {
         true => target.open_again(LockMode::RowExclusive)?,
         false => target.open(LockMode::RowExclusive)?,
     };
     let ttr = order.ttr.filter(|_| queue.features().has_deadlines() || !order.waits);
     if order.waits && order.tube.is_some() && queue.tube().is_none() {
-        return Ok(Look::InVain(InVain::default()));
+        return Ok(Try::NoTask(NoTask::default()));
     }
     let mut arguments = order.arguments(ttr, &queue)?;
     if let Some(until) = queue.paused_until() {
-        return Ok(Look::paused(until));
+        return Ok(Try::paused(until));
     }
     let (tube, ttr) = (order.tube.is_some(), ttr.is_some());
     let by_key = Change::TakeNamed { tube, ttr, any: false };
@@ -285,20 +285,20 @@ fn take_now(
         if taken == 0 {
             taken = passed.insist(by_key, &arguments, deliver)?;
         }
-        return Ok(Look::of(taken, &queue));
+        return Ok(Try::of(taken, &queue));
     }
     if queue.features().has_subqueues() {
         let tube = arguments.get(Parameter::Tube).zip(queue.tube());
         let subqueue = tube.map(|(value, column)| queue.tube_named(value, column).hash);
         let mut take = Take { queue: &queue, passed, ttr, arguments };
-        let mut taken = counting::run(&queue, Kind::Take, || {
+        let mut taken = counting::run(&queue, CallKind::Take, || {
             let count = order.count as usize;
             spi::connect(|spi| take.run(spi, count, subqueue, |rows| deliver(rows, &queue)))
         })?;
         if taken == 0 {
             taken = take.passed.insist(by_key, &take.arguments, deliver)?;
         }
-        return Ok(Look::of(taken, &queue));
+        return Ok(Try::of(taken, &queue));
     }
     let (mut left, many) = (order.count, order.count > 1);
     for group in start::groups(&queue, &arguments) {
@@ -327,5 +327,5 @@ fn take_now(
     if left == order.count {
         left -= passed.insist(by_key, &arguments, &mut deliver)? as i32;
     }
-    Ok(Look::of((order.count - left) as usize, &queue))
+    Ok(Try::of((order.count - left) as usize, &queue))
 }

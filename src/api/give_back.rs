@@ -14,7 +14,7 @@ use crate::write::passed::{Passed, many};
 use crate::{sql_functions, transaction};
 use pgrx::pg_sys::Oid;
 use std::rc::Rc;
-use xqueue_core::change::Call as Kind;
+use xqueue_core::change::CallKind;
 use xqueue_core::form::Form;
 use xqueue_core::statement::{Change, Parameter};
 use xqueue_core::status::Status;
@@ -48,7 +48,7 @@ fn give_back_all_impl(_: &Call) -> Result<Option<Value<'_>>> {
     let tables = queue::tables().into_iter();
     for table in tables.filter(|table| may_hold(*table) && privileges::may_update(*table)) {
         let Some(queue) = open(table)? else { continue };
-        let mut passed = Passed::of(&queue, Kind::GiveBack, Form::Row);
+        let mut passed = Passed::of(&queue, CallKind::GiveBack, Form::Row);
         tasks += passed.change_many(Change::GiveBack, &arguments(session), &mut |_| Ok(()))?;
         let has_refused = passed.has_refused();
         refusing = refusing.or(has_refused.then_some(queue));
@@ -67,7 +67,7 @@ fn may_hold(table: Oid) -> bool {
 }
 
 fn give_back(queue: &Queue, session: Uuid) -> Result<usize> {
-    many::change(queue, Kind::GiveBack, Change::GiveBack, &arguments(session), |_| Ok(()))
+    many::change(queue, CallKind::GiveBack, Change::GiveBack, &arguments(session), |_| Ok(()))
 }
 
 fn arguments<'to>(session: Uuid) -> Arguments<'to> {

@@ -7,7 +7,7 @@
 use crate::api::argument;
 use crate::error::{self, Error, Result};
 use crate::parts::leases::held;
-use crate::parts::leases::session::{self, Session};
+use crate::parts::leases::session::{self, OwnSession};
 use crate::parts::leases::sessions::{self, Part};
 use crate::parts::leases::store::{self, Known};
 use crate::server::function::{Call, Output};
@@ -133,7 +133,7 @@ fn own(uuid: Uuid, grace: Option<Grace>) -> Result<Uuid> {
 }
 
 /// Keeps a session that this connection acts for. Its role does not change.
-fn keep_joined(session: Session, grace: Grace) -> Result<()> {
+fn keep_joined(session: OwnSession, grace: Grace) -> Result<()> {
     if store::find(session.uuid, time::now()).is_none() {
         require_place(session.role, 1)?;
     }

@@ -138,7 +138,8 @@ fn measured_worker() -> Vec<MeasuredWorker> {
         return vec![];
     }
     let known = status::worker_of(process::database().into());
-    let works = |state| matches!(state, status::State::Running | status::State::Resting);
+    let works =
+        |state| matches!(state, status::WorkerState::Running | status::WorkerState::Resting);
     vec![MeasuredWorker {
         database: catalog::database_name(process::database()),
         is_up: known.is_some_and(|known| works(known.state) && worker_error(&known).is_none()),

@@ -6,7 +6,7 @@ use crate::api::argument::{self, Target, require_monitor, require_owner};
 use crate::error::Result;
 use crate::parts::counters::statistics::Statistics;
 use crate::parts::leases::{session, store};
-use crate::parts::schedule::status::{self, State, WorkerStatus};
+use crate::parts::schedule::status::{self, WorkerState, WorkerStatus};
 use crate::parts::slot;
 use crate::parts::waiters::Want;
 use crate::queue::census::{self, Sight};
@@ -18,8 +18,8 @@ use crate::server::{jsonb, privileges, process, spi, time, types, xact};
 use crate::sql_functions;
 use pgrx::pg_sys::Oid;
 use serde_json::{Map, Value as Json, json};
-use xqueue_core::change::{Call as Kind, Calls, Transitions, named};
-use xqueue_core::counters::tubes::Tube;
+use xqueue_core::change::{CallKind, Calls, Transitions, named};
+use xqueue_core::counters::tubes::TubeCounters;
 use xqueue_core::slot_id::SlotId;
 use xqueue_core::status::{Status, Tasks};
 
@@ -238,10 +238,10 @@ pub fn own_worker_error() -> Option<(String, i64)> {
 pub fn worker_error(known: &WorkerStatus) -> Option<(String, i64)> {
     let since = time::now().saturating_sub(known.lag);
     match (known.state, known.worker) {
-        (State::NoWorker, _) => {
+        (WorkerState::NoWorker, _) => {
             Some(("there is no worker for this database: raise max_worker_processes".into(), since))
         }
-        (State::Stalled, Some((pid, _))) => {
+        (WorkerState::Stalled, Some((pid, _))) => {
             Some((format!("the worker ({pid}) does not come round: it may be stopped"), since))
         }
         _ => None,
@@ -284,7 +284,7 @@ fn described(
         };
     }
     if !listed.tubes.is_empty() {
-        let described_tube = |(name, tube): (String, &Tube)| {
+        let described_tube = |(name, tube): (String, &TubeCounters)| {
             let transitions = by_transition(&tube.transitions);
             (name, json!({ "tasks": by_state(&tube.tasks), "transitions": transitions }))
         };
@@ -305,7 +305,7 @@ pub fn error(statistics: &Statistics, of_worker: &Option<(String, i64)>) -> Opti
 }
 
 fn by_call(calls: &Calls) -> impl Iterator<Item = (&'static str, i64)> {
-    Kind::ALL.iter().map(|call| (call.name(), calls[*call as usize]))
+    CallKind::ALL.iter().map(|call| (call.name(), calls[*call as usize]))
 }
 
 /// Formats the counters. A counter below zero is shown as zero: tasks can leave a state before the first count has

@@ -6,7 +6,7 @@ use crate::api::settle::named_keys;
 use crate::api::waiting::{gone_or, refuse_fixed_snapshot};
 use crate::error::{Error, Result};
 use crate::parts::waiters::Want;
-use crate::parts::waiters::wait::{self, Deadline, News, Place};
+use crate::parts::waiters::wait::{self, Deadline, News, WaitEntry};
 use crate::queue::{Arguments, Queue, Statement};
 use crate::server::function::Call;
 use crate::server::jsonb::{self, Shape, shape};
@@ -63,7 +63,7 @@ fn wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
         return Ok(Some(Value::text(word)));
     }
     // Joins the wait queue before the second lookup, so that no event in between is missed.
-    let place = Place::join(slot, &name, Want::End(hash))?;
+    let place = WaitEntry::join(slot, &name, Want::End(hash))?;
     let look = || {
         let again = watched(call, &target).map_err(|error| gone_or(error, &target, &name))?;
         Ok((again.sight, again.is_hint))
@@ -80,7 +80,7 @@ fn wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
 /// whether a reported end only means that the task must be looked up again. `is_hint` is that flag from the first
 /// lookup.
 fn watch(
-    place: &Place,
+    place: &WaitEntry,
     name: &str,
     deadline: Deadline,
     mut is_hint: bool,
@@ -90,7 +90,7 @@ fn watch(
         let told = match place.watch(deadline, is_hint, name)? {
             News::Ended(outcome) => return Ok(Some(outcome.name())),
             News::None => return Ok(None),
-            News::Look(told) => told,
+            News::Check(told) => told,
         };
         let seen = look()?;
         is_hint = seen.1;
@@ -115,7 +115,7 @@ struct Watched {
 /// Returns the outcome of a task seen to have ended. An outcome reported by wake-up, before the lookup or since, is
 /// more precise than the fact that the task is gone.
 fn told_or_seen(
-    place: &Place,
+    place: &WaitEntry,
     name: &str,
     told: Option<Outcome>,
     sight: &Sight,
@@ -123,7 +123,7 @@ fn told_or_seen(
     let news = place.news(name)?;
     Ok(match (sight, news) {
         (Sight::Gone, News::Ended(outcome)) => Some(outcome.name()),
-        (Sight::Gone, News::Look(_) | News::None) => told.map(Outcome::name).or(sight.word()),
+        (Sight::Gone, News::Check(_) | News::None) => told.map(Outcome::name).or(sight.word()),
         (Sight::Outcome(_) | Sight::Open, _) => sight.word(),
     })
 }
@@ -194,7 +194,7 @@ fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
         let hash = queue.key_hash(key.into_iter().map(Some));
         let (slot, name, is_hint) = (queue.slot, queue.name.clone(), queue.has_vague_ends());
         // No event is missed: the task cannot be taken before the commit.
-        let place = Place::join(slot, &name, Want::End(hash))?;
+        let place = WaitEntry::join(slot, &name, Want::End(hash))?;
         place.over_transaction_end(|| spi.commit());
         watch(&place, &name, deadline, is_hint, || {
             let queue = target.open(LockMode::AccessShare);

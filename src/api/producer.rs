@@ -18,7 +18,7 @@ use crate::sql_functions;
 use crate::write::counting;
 use crate::write::front;
 use crate::write::reservation::{self, Lack};
-use xqueue_core::change::Call as Kind;
+use xqueue_core::change::CallKind;
 use xqueue_core::conflict::Conflict;
 use xqueue_core::field::Field;
 use xqueue_core::form::Form;
@@ -291,7 +291,7 @@ impl<'call> Put<'call> {
         (self.statement.source, self.statement.columns) = (source, columns);
         let statement = Statement::Put(self.statement.clone());
         let queue = self.queue;
-        counting::run(queue, Kind::Put, || {
+        counting::run(queue, CallKind::Put, || {
             spi::connect(|spi| {
                 let rows = queue.run(spi, &statement, &self.arguments);
                 let tasks = (0..rows.len()).filter_map(|row| rows.value(row, 1));

@@ -2,7 +2,7 @@
 
 use crate::api::argument::{self, Key, Target};
 use crate::api::features::not_enabled;
-use crate::api::task_error::{self, Found};
+use crate::api::task_error::{self, FoundTask};
 use crate::api::values::Values;
 use crate::error::{Error, Result};
 use crate::parts::leases::session;
@@ -18,7 +18,7 @@ use crate::write::counting;
 use crate::write::{direct, unchanged};
 use pgrx::PgSqlErrorCode;
 use std::collections::HashSet;
-use xqueue_core::change::Call as Kind;
+use xqueue_core::change::CallKind;
 use xqueue_core::statement::{Parameter, Step, Verb};
 use xqueue_core::status::Status;
 
@@ -271,7 +271,7 @@ impl<'m> Plan<'m> {
                 let rows = if plain { run() } else { hinted() };
                 for key in left_out(keys, &rows, queue) {
                     self.arguments.set_key(key);
-                    let found = Found::look_up(spi, queue, key, &self.arguments);
+                    let found = FoundTask::look_up(spi, queue, key, &self.arguments);
                     let attempt = self.arguments.get(Parameter::Attempt);
                     if !self.if_held || found.as_ref().is_some_and(|task| task.is_held(attempt)) {
                         return Err(task_error::explain(spi, queue, key, found, (verb, attempt)));
@@ -343,17 +343,17 @@ pub fn named_keys<'call>(
     }
 }
 
-fn kind(step: &Step) -> Kind {
+fn kind(step: &Step) -> CallKind {
     match step.verb {
-        Verb::Ack => Kind::Ack,
-        Verb::Release if step.unused => Kind::GiveBack,
-        Verb::Release => Kind::Release,
-        Verb::Bury => Kind::Bury,
-        Verb::Touch => Kind::Touch,
-        Verb::Dig => Kind::Kick,
-        Verb::Switch(_) => Kind::Switch,
-        Verb::Snatch => Kind::Snatch,
-        Verb::Restart => Kind::Restart,
-        Verb::Delete => Kind::Delete,
+        Verb::Ack => CallKind::Ack,
+        Verb::Release if step.unused => CallKind::GiveBack,
+        Verb::Release => CallKind::Release,
+        Verb::Bury => CallKind::Bury,
+        Verb::Touch => CallKind::Touch,
+        Verb::Dig => CallKind::Kick,
+        Verb::Switch(_) => CallKind::Switch,
+        Verb::Snatch => CallKind::Snatch,
+        Verb::Restart => CallKind::Restart,
+        Verb::Delete => CallKind::Delete,
     }
 }

@@ -16,7 +16,7 @@ use xqueue_core::statement::Verb;
 use xqueue_core::status::Status;
 
 /// The actual state of a task to which a step did not apply.
-pub struct Found {
+pub struct FoundTask {
     task: String,
     status: Option<Status>,
     owner: Option<Uuid>,
@@ -28,7 +28,7 @@ pub fn explain(
     spi: &Spi,
     queue: &Queue,
     key: &Key,
-    found: Option<Found>,
+    found: Option<FoundTask>,
     (verb, attempt): (Verb, Option<Value>),
 ) -> Error {
     let Some(found) = found else { return missing(key, queue) };
@@ -90,11 +90,16 @@ fn not_in_state(message: String) -> Error {
     Error::new(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message)
 }
 
-impl Found {
+impl FoundTask {
     /// Reads the task with the key in `arguments`; None if there is none.
-    pub fn look_up(spi: &Spi, queue: &Queue, key: &Key, arguments: &Arguments) -> Option<Found> {
+    pub fn look_up(
+        spi: &Spi,
+        queue: &Queue,
+        key: &Key,
+        arguments: &Arguments,
+    ) -> Option<FoundTask> {
         let rows = queue.run(spi, &Statement::Holder, arguments);
-        (!rows.is_empty()).then(|| Found {
+        (!rows.is_empty()).then(|| FoundTask {
             task: queue::key_text(key),
             status: queue.status_named(&rows.text(0, 1).unwrap_or_default()),
             owner: rows.value(0, 2).map(Value::to_uuid),

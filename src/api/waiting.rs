@@ -4,7 +4,7 @@ use crate::api::argument::Target;
 use crate::api::features::tube_value;
 use crate::error::{Error, Result};
 use crate::parts::waiters::Want;
-use crate::parts::waiters::wait::{self, Deadline, InVain, Place};
+use crate::parts::waiters::wait::{self, Deadline, NoTask, WaitEntry};
 use crate::queue;
 use crate::server::catalog;
 use crate::server::relation::LockMode;
@@ -14,9 +14,9 @@ use xqueue_core::slot_id::SlotId;
 
 /// The result of one try to take tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum Try {
     Taken,
-    InVain(InVain),
+    NoTask(NoTask),
 }
 
 /// The wait queue that a consumer joins, and the event that it waits for.
@@ -53,17 +53,17 @@ impl ConsumerWait {
         target: &Target,
         tube: Option<&str>,
         deadline: Deadline,
-        mut look: impl FnMut() -> Result<Look>,
-        end_look: impl Fn(&Place),
+        mut look: impl FnMut() -> Result<Try>,
+        end_look: impl Fn(&WaitEntry),
     ) -> Result<()> {
-        let place = Place::join(self.slot, &self.name, self.want)?;
+        let place = WaitEntry::join(self.slot, &self.name, self.want)?;
         loop {
             let in_vain = match look() {
-                Ok(Look::Taken) => {
+                Ok(Try::Taken) => {
                     place.succeed();
                     return Ok(());
                 }
-                Ok(Look::InVain(look)) => look,
+                Ok(Try::NoTask(look)) => look,
                 Err(error) => return Err(gone_or(error, target, &self.name)),
             };
             let has_changed = self.has_changed(&place, target, tube);
@@ -76,7 +76,7 @@ impl ConsumerWait {
 
     /// Returns whether a feature change has altered the meaning of the tube argument since the consumer joined. The
     /// caller must then try again.
-    fn has_changed(&self, place: &Place, target: &Target, tube: Option<&str>) -> Result<bool> {
+    fn has_changed(&self, place: &WaitEntry, target: &Target, tube: Option<&str>) -> Result<bool> {
         if tube.is_none() {
             return Ok(false);
         }

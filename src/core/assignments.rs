@@ -15,7 +15,7 @@ pub struct TableId {
 /// A bucket and a slot.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub struct Assignment {
+pub struct SlotAssignment {
     /// 0 while the slot is free.
     generation: u64,
     of: TableId,
@@ -43,9 +43,9 @@ pub struct Head {
 }
 
 /// Mutable view of the assignments.
-pub struct Assignments<'held> {
+pub struct SlotAssignments<'held> {
     pub head: &'held mut Head,
-    pub slots: &'held mut [Assignment],
+    pub slots: &'held mut [SlotAssignment],
 }
 
 impl Link {
@@ -58,7 +58,7 @@ impl Link {
     }
 }
 
-impl Assignment {
+impl SlotAssignment {
     /// Returns the table and the generation of a slot in use.
     pub fn in_use(&self) -> Option<(TableId, u64)> {
         (self.generation != 0).then_some((self.of, self.generation))
@@ -73,7 +73,7 @@ impl Head {
 }
 
 /// Returns the index and the generation of a table's slot.
-pub fn find(slots: &[Assignment], of: TableId) -> Option<(u32, u64)> {
+pub fn find(slots: &[SlotAssignment], of: TableId) -> Option<(u32, u64)> {
     let mut link = slots.get(bucket(slots.len(), of))?.first;
     while let Some(index) = link.index() {
         let slot = slots.get(index as usize)?;
@@ -93,7 +93,7 @@ fn bucket(count: usize, of: TableId) -> usize {
     ((u128::from(mixed) * count as u128) >> 64) as usize
 }
 
-impl Assignments<'_> {
+impl SlotAssignments<'_> {
     /// Assigns a free slot to a table without a slot. Returns its index and generation; None if all slots are in use.
     pub fn add(&mut self, of: TableId) -> Option<(u32, u64)> {
         let index = match self.head.free.index() {
@@ -118,7 +118,7 @@ impl Assignments<'_> {
 
     /// Frees a slot in use.
     pub fn remove(&mut self, index: u32) {
-        let Some((of, _)) = self.slots.get(index as usize).and_then(Assignment::in_use) else {
+        let Some((of, _)) = self.slots.get(index as usize).and_then(SlotAssignment::in_use) else {
             return;
         };
         let bucket = bucket(self.slots.len(), of);
@@ -149,16 +149,16 @@ mod tests {
 
     struct Area {
         head: Head,
-        slots: Vec<Assignment>,
+        slots: Vec<SlotAssignment>,
     }
 
     impl Area {
         fn of(count: usize) -> Area {
-            Area { head: Head::default(), slots: vec![Assignment::default(); count] }
+            Area { head: Head::default(), slots: vec![SlotAssignment::default(); count] }
         }
 
-        fn change<T>(&mut self, change: impl FnOnce(&mut Assignments) -> T) -> T {
-            change(&mut Assignments { head: &mut self.head, slots: &mut self.slots })
+        fn change<T>(&mut self, change: impl FnOnce(&mut SlotAssignments) -> T) -> T {
+            change(&mut SlotAssignments { head: &mut self.head, slots: &mut self.slots })
         }
 
         fn find(&self, of: TableId) -> Option<(u32, u64)> {
@@ -167,7 +167,7 @@ mod tests {
 
         /// Returns the length of each chain.
         fn chains(&self) -> Vec<usize> {
-            let length = |bucket: &Assignment| {
+            let length = |bucket: &SlotAssignment| {
                 let next = |link: &Link| link.index().map(|index| self.slots[index as usize].next);
                 std::iter::successors(Some(bucket.first), next).count() - 1
             };
@@ -262,7 +262,7 @@ mod tests {
                     }
                 }
                 let bound = area.head.bound();
-                let in_use = area.slots[..bound].iter().filter_map(Assignment::in_use).count();
+                let in_use = area.slots[..bound].iter().filter_map(SlotAssignment::in_use).count();
                 prop_assert_eq!(in_use, model.len());
                 prop_assert_eq!(area.chains().into_iter().sum::<usize>(), model.len());
             }

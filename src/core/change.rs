@@ -7,7 +7,7 @@ use crate::status::{Status, Tasks};
 listed! {
     /// A kind of call; counters hold the number of tasks of each kind.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Call {
+    pub enum CallKind {
         /// Inserted, by `put` or by hand.
         Put,
         Take,
@@ -37,32 +37,32 @@ listed! {
     }
 }
 
-impl Call {
+impl CallKind {
     pub const fn name(self) -> &'static str {
         match self {
-            Call::Put => "put",
-            Call::Take => "take",
-            Call::Ack => "ack",
-            Call::Release => "release",
-            Call::GiveBack => "give_back",
-            Call::Bury => "bury",
-            Call::Kick => "kick",
-            Call::Touch => "touch",
-            Call::Switch => "switch",
-            Call::Snatch => "snatch",
-            Call::Restart => "restart",
-            Call::Delete => "delete",
-            Call::Delay => "delay",
-            Call::Session => "session",
-            Call::Ttr => "ttr",
-            Call::Ttl => "ttl",
-            Call::Zombie => "zombie",
+            CallKind::Put => "put",
+            CallKind::Take => "take",
+            CallKind::Ack => "ack",
+            CallKind::Release => "release",
+            CallKind::GiveBack => "give_back",
+            CallKind::Bury => "bury",
+            CallKind::Kick => "kick",
+            CallKind::Touch => "touch",
+            CallKind::Switch => "switch",
+            CallKind::Snatch => "snatch",
+            CallKind::Restart => "restart",
+            CallKind::Delete => "delete",
+            CallKind::Delay => "delay",
+            CallKind::Session => "session",
+            CallKind::Ttr => "ttr",
+            CallKind::Ttl => "ttl",
+            CallKind::Zombie => "zombie",
         }
     }
 }
 
-/// Number of tasks by kind of call, indexed by `Call as usize`.
-pub type Calls = [i64; Call::ALL.len()];
+/// Number of tasks by kind of call, indexed by `CallKind as usize`.
+pub type Calls = [i64; CallKind::ALL.len()];
 
 /// A tube as identified by wake-ups and statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,14 +116,14 @@ impl Outcome {
     }
 
     /// Returns the outcome of a change, if the task has been processed or never will be.
-    pub fn of(call: Option<Call>, old: Option<Status>, new: Option<Status>) -> Option<Outcome> {
+    pub fn of(call: Option<CallKind>, old: Option<Status>, new: Option<Status>) -> Option<Outcome> {
         let was_over = old.is_some_and(Status::is_over);
         match (call, new) {
             (_, Some(Status::Buried)) if old != Some(Status::Buried) => Some(Outcome::Buried),
             (_, Some(status)) if status.is_over() && !was_over => Some(Outcome::Acked),
             (_, Some(_)) => None,
-            (Some(Call::Ack | Call::Zombie), None) => Some(Outcome::Acked),
-            (Some(Call::Ttl), None) => Some(Outcome::Expired),
+            (Some(CallKind::Ack | CallKind::Zombie), None) => Some(Outcome::Acked),
+            (Some(CallKind::Ttl), None) => Some(Outcome::Expired),
             (_, None) => Some(Outcome::Deleted),
         }
     }
@@ -131,23 +131,23 @@ impl Outcome {
 
 /// Names a change for the `on_task_change` function. `call` is the session's running call; a change by hand is
 /// classified by its states.
-pub fn event(call: Option<Call>, old: Option<Status>, new: Option<Status>) -> &'static str {
+pub fn event(call: Option<CallKind>, old: Option<Status>, new: Option<Status>) -> &'static str {
     match (call, old, new) {
-        (_, None, _) => Call::Put.name(),
+        (_, None, _) => CallKind::Put.name(),
         // A put that has found an existing task.
-        (Some(Call::Put), Some(_), Some(_)) => "update",
-        (_, Some(old), Some(Status::Buried)) if old != Status::Buried => Call::Bury.name(),
-        (Some(Call::GiveBack), _, _) => Call::Release.name(),
+        (Some(CallKind::Put), Some(_), Some(_)) => "update",
+        (_, Some(old), Some(Status::Buried)) if old != Status::Buried => CallKind::Bury.name(),
+        (Some(CallKind::GiveBack), _, _) => CallKind::Release.name(),
         (Some(call), _, _) => call.name(),
-        (_, _, None) => Call::Delete.name(),
+        (_, _, None) => CallKind::Delete.name(),
         (_, Some(old), Some(new)) if old == new => "update",
-        (_, _, Some(Status::Taken)) => Call::Take.name(),
-        (_, _, Some(Status::Done | Status::Zombie)) => Call::Ack.name(),
-        (_, Some(Status::Taken), _) => Call::Release.name(),
-        (_, Some(Status::Buried), _) => Call::Kick.name(),
-        (_, Some(Status::Waiting), Some(Status::Ready)) => Call::Delay.name(),
-        (_, Some(Status::Done | Status::Zombie), _) => Call::Restart.name(),
-        _ => Call::Switch.name(),
+        (_, _, Some(Status::Taken)) => CallKind::Take.name(),
+        (_, _, Some(Status::Done | Status::Zombie)) => CallKind::Ack.name(),
+        (_, Some(Status::Taken), _) => CallKind::Release.name(),
+        (_, Some(Status::Buried), _) => CallKind::Kick.name(),
+        (_, Some(Status::Waiting), Some(Status::Ready)) => CallKind::Delay.name(),
+        (_, Some(Status::Done | Status::Zombie), _) => CallKind::Restart.name(),
+        _ => CallKind::Switch.name(),
     }
 }
 
@@ -225,15 +225,15 @@ mod tests {
     fn an_outcome_is_what_ends_the_wait() {
         use Status::*;
         let of = Outcome::of;
-        assert_eq!(of(Some(Call::Ack), Some(Taken), None), Some(Outcome::Acked));
-        assert_eq!(of(Some(Call::Ack), Some(Taken), Some(Done)), Some(Outcome::Acked));
+        assert_eq!(of(Some(CallKind::Ack), Some(Taken), None), Some(Outcome::Acked));
+        assert_eq!(of(Some(CallKind::Ack), Some(Taken), Some(Done)), Some(Outcome::Acked));
         assert_eq!(of(None, Some(Ready), Some(Zombie)), Some(Outcome::Acked));
-        assert_eq!(of(Some(Call::Release), Some(Taken), Some(Buried)), Some(Outcome::Buried));
-        assert_eq!(of(Some(Call::Ttl), Some(Ready), None), Some(Outcome::Expired));
+        assert_eq!(of(Some(CallKind::Release), Some(Taken), Some(Buried)), Some(Outcome::Buried));
+        assert_eq!(of(Some(CallKind::Ttl), Some(Ready), None), Some(Outcome::Expired));
         assert_eq!(of(None, Some(Ready), None), Some(Outcome::Deleted));
-        assert_eq!(of(Some(Call::Release), Some(Taken), Some(Ready)), None);
+        assert_eq!(of(Some(CallKind::Release), Some(Taken), Some(Ready)), None);
         assert_eq!(of(None, None, Some(Ready)), None);
-        assert_eq!(of(Some(Call::Touch), Some(Buried), Some(Buried)), None);
+        assert_eq!(of(Some(CallKind::Touch), Some(Buried), Some(Buried)), None);
     }
 
     #[test]
@@ -241,13 +241,13 @@ mod tests {
         use Status::*;
         assert_eq!(event(None, None, Some(Ready)), "put");
         assert_eq!(event(None, Some(Ready), Some(Taken)), "take");
-        assert_eq!(event(Some(Call::Ttr), Some(Taken), Some(Ready)), "ttr");
-        assert_eq!(event(Some(Call::Ttr), Some(Taken), Some(Buried)), "bury");
+        assert_eq!(event(Some(CallKind::Ttr), Some(Taken), Some(Ready)), "ttr");
+        assert_eq!(event(Some(CallKind::Ttr), Some(Taken), Some(Buried)), "bury");
         assert_eq!(event(None, Some(Taken), Some(Ready)), "release");
         assert_eq!(event(None, Some(Buried), Some(Ready)), "kick");
         assert_eq!(event(None, Some(Ready), Some(Ready)), "update");
         assert_eq!(event(None, Some(Done), None), "delete");
-        assert_eq!(event(Some(Call::Put), Some(Waiting), Some(Ready)), "update");
+        assert_eq!(event(Some(CallKind::Put), Some(Waiting), Some(Ready)), "update");
     }
 
     #[test]

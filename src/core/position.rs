@@ -13,7 +13,7 @@ pub enum Group {
 
 /// The kinds of tasks that have marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TaskKind {
     Ready,
     Buried,
 }
@@ -22,8 +22,8 @@ impl Group {
     /// All ready tasks.
     pub const ALL: Group = Group::Ready { tube: None, priority: None };
 
-    pub fn kind(self) -> Kind {
-        if self == Group::Buried { Kind::Buried } else { Kind::Ready }
+    pub fn kind(self) -> TaskKind {
+        if self == Group::Buried { TaskKind::Buried } else { TaskKind::Ready }
     }
 
     /// Returns whether a task can be in both groups.
@@ -51,7 +51,7 @@ impl Group {
     }
 }
 
-impl Kind {
+impl TaskKind {
     /// Returns whether the record of a group can include tasks of this kind. The group of all tasks includes everything
     /// that did not fit.
     pub fn may_be_in(self, group: Group) -> bool {

@@ -7,7 +7,7 @@ use crate::parts::schedule::workers;
 use crate::parts::shortcuts;
 use crate::parts::{clock, locks, slot, subqueues, waiters};
 use crate::server::process;
-use crate::server::shared_memory::{self, Layout, Place};
+use crate::server::shared_memory::{self, Attach, Layout};
 use crate::settings;
 
 /// Requests the shared memory. Must be called once, while the server loads its libraries.
@@ -15,9 +15,9 @@ pub fn init() {
     shared_memory::init(Layout { areas, locks: || locks::count(settings::max_queues()), fill });
 }
 
-fn areas() -> Vec<(&'static dyn Place, usize)> {
+fn areas() -> Vec<(&'static dyn Attach, usize)> {
     let (queues, processes) = (settings::max_queues(), process::limit());
-    let mut areas: Vec<(&'static dyn Place, usize)> = vec![
+    let mut areas: Vec<(&'static dyn Attach, usize)> = vec![
         (&clock::CLOCK, 1),
         (&slot::HEAD, 1),
         (&slot::SLOTS, queues),
@@ -39,7 +39,7 @@ fn areas() -> Vec<(&'static dyn Place, usize)> {
         #[cfg(feature = "injection_points")]
         (&shortcuts::COUNTS, shortcuts::Shortcut::ALL.len()),
     ];
-    areas.extend(slot::CANDIDATES.iter().map(|of_ring| (of_ring as &dyn Place, queues)));
+    areas.extend(slot::CANDIDATES.iter().map(|of_ring| (of_ring as &dyn Attach, queues)));
     areas
 }
 

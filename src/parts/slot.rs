@@ -5,20 +5,20 @@
 //! which length, its element is in use. An unused element is neither read nor cleared.
 
 use crate::parts::capacity::shared::Capacity;
-use crate::parts::counters::shared::Shared as Counters;
+use crate::parts::counters::shared::CounterState;
 use crate::parts::leases::epoch;
-use crate::parts::leases::shared::Shared as Leases;
+use crate::parts::leases::shared::LeaseState;
 use crate::parts::locks::{self, Directory, DirectoryLock, directory};
-use crate::parts::prepared::shared::Shared as Prepared;
+use crate::parts::prepared::shared::PreparedState;
 use crate::parts::schedule::Schedule;
 use crate::parts::subqueues;
-use crate::parts::table::Table;
+use crate::parts::table::TableState;
 use crate::parts::waiters::wait_queue::WaitQueue;
 use crate::server::shared_memory::{Guard, Guarded, Shared, Zeroed};
 use std::cell::UnsafeCell;
 use std::collections::HashSet;
 use std::ops::{Deref, DerefMut};
-use xqueue_core::assignments::{self, Assignment, Assignments, Head, TableId};
+use xqueue_core::assignments::{self, Head, SlotAssignment, SlotAssignments, TableId};
 use xqueue_core::counters::shown::{self, Problems};
 use xqueue_core::counters::tubes::CountedTubes;
 use xqueue_core::marks::candidate::Candidates;
@@ -33,16 +33,16 @@ pub struct SharedQueue {
     generation: u64,
     pub database: u32,
     pub relation: u32,
-    pub table: Table,
-    pub counters: Counters,
-    pub prepared: Prepared,
+    pub table: TableState,
+    pub counters: CounterState,
+    pub prepared: PreparedState,
     pub(in crate::parts) marks: Whole,
     pub(in crate::parts) rings: States,
     pub(in crate::parts) waiters: WaitQueue,
-    pub leases: Leases,
+    pub leases: LeaseState,
     pub(in crate::parts) capacity: Capacity,
     pub schedule: Schedule,
-    pub shown: shown::State,
+    pub shown: shown::ShownState,
 }
 
 /// One slot's element in one of the arrays.
@@ -71,11 +71,11 @@ pub(in crate::parts) static CANDIDATES: [Shared<OfSlot<Candidates>>; RINGS] =
 pub(in crate::parts) static TUBES: Shared<OfSlot<CountedTubes>> = Shared::new();
 pub(in crate::parts) static PROBLEMS: Shared<OfSlot<Problems>> = Shared::new();
 /// The table of each slot, in an array of its own so that a search reads little memory.
-pub(in crate::parts) static ASSIGNMENTS: Guarded<Assignment, DirectoryLock> = Guarded::new();
+pub(in crate::parts) static ASSIGNMENTS: Guarded<SlotAssignment, DirectoryLock> = Guarded::new();
 pub(in crate::parts) static HEAD: Guarded<Head, DirectoryLock> = Guarded::new();
 
 // SAFETY: numbers.
-unsafe impl Zeroed for Assignment {}
+unsafe impl Zeroed for SlotAssignment {}
 // SAFETY: numbers.
 unsafe impl Zeroed for Head {}
 
@@ -164,16 +164,16 @@ pub fn find_or_add(
         generation,
         database,
         relation: table,
-        table: Table::of(owner),
-        counters: Counters::uncounted(),
-        prepared: Prepared::unknown(),
+        table: TableState::of(owner),
+        counters: CounterState::uncounted(),
+        prepared: PreparedState::unknown(),
         marks: Whole::default(),
         rings: States::default(),
         waiters: WaitQueue::default(),
-        leases: Leases { epoch },
+        leases: LeaseState { epoch },
         capacity: Capacity::with_capacity(capacity),
         schedule: Schedule::at_once(),
-        shown: shown::State::default(),
+        shown: shown::ShownState::default(),
     };
     subqueues::open(queue.id());
     Some((queue.id(), true))
@@ -234,10 +234,10 @@ fn in_use(directory: &Directory) -> impl Iterator<Item = (SlotId, TableId)> {
     })
 }
 
-fn change<T>(directory: &mut Directory, change: impl FnOnce(&mut Assignments) -> T) -> T {
+fn change<T>(directory: &mut Directory, change: impl FnOnce(&mut SlotAssignments) -> T) -> T {
     let mut head = HEAD.get(directory)[0];
     let slots = ASSIGNMENTS.get_mut(directory);
-    let changed = change(&mut Assignments { head: &mut head, slots });
+    let changed = change(&mut SlotAssignments { head: &mut head, slots });
     HEAD.get_mut(directory)[0] = head;
     changed
 }
@@ -298,7 +298,7 @@ mod tests {
         let parts = [
             size_of::<SharedQueue>(),
             size_of::<Candidates>(),
-            size_of::<Assignment>(),
+            size_of::<SlotAssignment>(),
             subqueues::SIZE_OF_QUEUE,
             shared_memory::SIZE_OF_LOCK,
         ];

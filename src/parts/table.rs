@@ -3,7 +3,7 @@
 use xqueue_core::transaction::TableChange;
 
 #[repr(C)]
-pub struct Table {
+pub struct TableState {
     /// The last known owner of the table.
     owner: u32,
     /// The owner once a transaction that is about to commit has committed; otherwise 0.
@@ -20,9 +20,9 @@ pub struct Table {
     pub(in crate::parts) has_subqueues: bool,
 }
 
-impl Table {
-    pub(in crate::parts) fn of(owner: u32) -> Table {
-        Table {
+impl TableState {
+    pub(in crate::parts) fn of(owner: u32) -> TableState {
+        TableState {
             owner,
             next_owner: 0,
             prepared_owner: 0,

@@ -53,7 +53,7 @@ pub(super) const MANY: usize = 64;
 
 /// The kept plans of a queue.
 #[derive(Default)]
-pub struct Plans(pub(super) RefCell<HashMap<Statement, Rc<Prepared>>>);
+pub struct Plans(pub(super) RefCell<HashMap<Statement, Rc<PreparedPlan>>>);
 
 /// Measured size of a plan with the text and the parse tree of its statement, in bytes.
 const SIZE: usize = 20 << 10;
@@ -64,7 +64,7 @@ impl Plans {
     }
 }
 
-pub(super) struct Prepared {
+pub(super) struct PreparedPlan {
     pub(super) plan: Plan,
     pub(super) parameters: Vec<Parameter>,
 }

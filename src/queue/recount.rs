@@ -24,7 +24,7 @@ const LONGEST_READ_BRIEFLY: usize = 1 << 20;
 
 /// The reason for a recount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum RecountPurpose {
     /// Compare the counters with the table.
     Check,
     /// Replace the counters by the result.
@@ -61,9 +61,9 @@ pub fn hasten(slot: SlotId) {
 }
 
 /// Counts the tasks of a queue. The caller holds AccessShareLock on the table.
-pub fn count(queue: &Queue, purpose: Purpose) -> Result<Counted, Stopped> {
+pub fn count(queue: &Queue, purpose: RecountPurpose) -> Result<Counted, Stopped> {
     use Stopped::{InTheWay, TooLong};
-    let renews = purpose != Purpose::Check;
+    let renews = purpose != RecountPurpose::Check;
     if !renews {
         relation::lock_for_check(queue.table);
     }
@@ -100,7 +100,7 @@ pub fn count(queue: &Queue, purpose: Purpose) -> Result<Counted, Stopped> {
     let mut is_too_long = false;
     let scratch = Scratch::new();
     let see = |row: &Tuple| {
-        is_too_long = purpose == Purpose::RenewBriefly && is_long(queue, row);
+        is_too_long = purpose == RecountPurpose::RenewBriefly && is_long(queue, row);
         if is_too_long {
             return false;
         }

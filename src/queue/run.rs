@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::queue::handle::Queue;
 use crate::queue::kept;
-use crate::queue::plans::{Arguments, MANY, Prepared, Statement};
+use crate::queue::plans::{Arguments, MANY, PreparedPlan, Statement};
 use crate::server::spi::{Plan, Rows, Spi};
 use crate::server::types;
 use pgrx::pg_sys::Oid;
@@ -55,13 +55,13 @@ impl Queue {
         Ok(changed)
     }
 
-    fn prepared(&self, spi: &Spi, statement: &Statement) -> Rc<Prepared> {
+    fn prepared(&self, spi: &Spi, statement: &Statement) -> Rc<PreparedPlan> {
         if let Some(prepared) = self.plans.0.borrow().get(statement) {
             return prepared.clone();
         }
         let Text { sql, parameters } = self.text(statement);
         let types: Vec<Oid> = parameters.iter().map(|parameter| self.type_of(*parameter)).collect();
-        let prepared = Rc::new(Prepared { plan: Plan::prepare(spi, &sql, &types), parameters });
+        let prepared = Rc::new(PreparedPlan { plan: Plan::prepare(spi, &sql, &types), parameters });
         let mut plans = self.plans.0.borrow_mut();
         if plans.len() >= MANY {
             plans.retain(|statement, _| !statement.is_one_of_many());

@@ -205,7 +205,7 @@ impl Call {
 
 /// Collects the rows of a set-returning function.
 pub struct Output {
-    place: Place,
+    place: Destination,
     /// The expected columns of the rows.
     description: pg_sys::TupleDesc,
     /// The row type that was last compared and has these columns.
@@ -213,7 +213,7 @@ pub struct Output {
 }
 
 /// Destination of the rows.
-enum Place {
+enum Destination {
     /// A tuplestore for the server's FunctionScan.
     Store(*mut pg_sys::Tuplestorestate),
     /// Memory of the extension's own plan node.
@@ -226,11 +226,11 @@ impl Output {
         // the query.
         let (place, description) = unsafe {
             if let Some(kept) = scan::kept(call.0) {
-                (Place::Kept(kept), (*kept).description())
+                (Destination::Kept(kept), (*kept).description())
             } else {
                 pg_sys::InitMaterializedSRF(call.0, pg_sys::MAT_SRF_USE_EXPECTED_DESC);
                 let result = (*call.0).resultinfo.cast::<pg_sys::ReturnSetInfo>();
-                (Place::Store((*result).setResult), (*result).setDesc)
+                (Destination::Store((*result).setResult), (*result).setDesc)
             }
         };
         Output { place, description, compared: Cell::new(None) }
@@ -242,8 +242,8 @@ impl Output {
         // rows.
         unsafe {
             match self.place {
-                Place::Kept(kept) => (*kept).push(value.require(types::JSONB)),
-                Place::Store(store) => {
+                Destination::Kept(kept) => (*kept).push(value.require(types::JSONB)),
+                Destination::Store(store) => {
                     let (mut values, mut nulls) =
                         (checked(self.description, [Some(value)]), [false]);
                     pg_sys::tuplestore_putvalues(
@@ -267,8 +267,8 @@ impl Output {
         // SAFETY: `row` is a composite value with the current layout of its type, which is the expected one.
         unsafe {
             match self.place {
-                Place::Kept(kept) => (*kept).push(row),
-                Place::Store(store) => {
+                Destination::Kept(kept) => (*kept).push(row),
+                Destination::Store(store) => {
                     let row = pg_sys::pg_detoast_datum(row.cast_mut_ptr());
                     pg_sys::tuplestore_puttuple(store, &mut scan::tuple_of(row))
                 }

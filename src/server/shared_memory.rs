@@ -22,7 +22,7 @@ pub const SIZE_OF_LOCK: usize = size_of::<pg_sys::LWLockPadded>();
 /// The contents of the segment.
 pub struct Layout {
     /// Returns its areas, with their lengths.
-    pub areas: fn() -> Vec<(&'static dyn Place, usize)>,
+    pub areas: fn() -> Vec<(&'static dyn Attach, usize)>,
     /// Returns the number of locks.
     pub locks: fn() -> usize,
     /// Initializes the values that must not start as zeros.
@@ -75,7 +75,7 @@ unsafe impl Zeroed for AtomicU32 {}
 unsafe impl Zeroed for AtomicU64 {}
 
 /// An area of the segment.
-pub trait Place: Sync {
+pub trait Attach: Sync {
     fn size(&self, length: usize) -> usize;
 
     /// # Safety
@@ -116,9 +116,9 @@ pub fn secret() -> [u64; 2] {
 }
 
 /// Returns the offset of each area, and the total size.
-fn places(layout: &Layout) -> (Vec<(&'static dyn Place, usize, usize)>, usize) {
+fn places(layout: &Layout) -> (Vec<(&'static dyn Attach, usize, usize)>, usize) {
     let mut end = 0;
-    let place = |(area, length): (&'static dyn Place, usize)| {
+    let place = |(area, length): (&'static dyn Attach, usize)| {
         let begin = end;
         end += area.size(length).next_multiple_of(64);
         (area, length, begin)
@@ -237,7 +237,7 @@ impl<T: Zeroed + 'static, L: Lock> Guarded<T, L> {
     }
 }
 
-impl<T> Place for Shared<T> {
+impl<T> Attach for Shared<T> {
     fn size(&self, length: usize) -> usize {
         length * size_of::<T>()
     }
@@ -248,7 +248,7 @@ impl<T> Place for Shared<T> {
     }
 }
 
-impl<T, L> Place for Guarded<T, L> {
+impl<T, L> Attach for Guarded<T, L> {
     fn size(&self, length: usize) -> usize {
         self.area.size(length)
     }

@@ -6,8 +6,8 @@ pub mod end;
 use crate::server::allocator::staying;
 use crate::server::{durability, xact};
 use std::cell::{Cell, RefCell};
-use xqueue_core::change::{Call, Transitions};
-use xqueue_core::position::{Kind, Position};
+use xqueue_core::change::{CallKind, Transitions};
+use xqueue_core::position::{Position, TaskKind};
 use xqueue_core::slot_id::SlotId;
 use xqueue_core::transaction::Delta;
 use xqueue_core::transaction::Growth;
@@ -22,7 +22,7 @@ thread_local! {
     static ONLY_TAKEN: Cell<u64> = const { Cell::new(0) };
     static NOTED: Cell<Noted> = const { Cell::new(Noted::NOTHING) };
     /// The call that this session is executing on the tasks of a queue.
-    static DOING: Cell<Option<(SlotId, Call)>> = const { Cell::new(None) };
+    static DOING: Cell<Option<(SlotId, CallKind)>> = const { Cell::new(None) };
 }
 
 /// Pending changes of the open transaction that concern no single queue.
@@ -116,7 +116,7 @@ pub fn transitions(slot: SlotId) -> (Transitions, Option<i64>) {
 
 /// Returns whether other transactions can see ready, or buried, tasks that this one does not see; a rollback brings
 /// them back.
-pub fn hides(slot: SlotId, tasks: Kind) -> bool {
+pub fn hides(slot: SlotId, tasks: TaskKind) -> bool {
     CHANGES.with_borrow(|stack| stack.hides(slot, tasks))
 }
 
@@ -128,7 +128,7 @@ pub fn has_redefined(slot: SlotId) -> bool {
 
 /// Returns the first position at which the open transaction has made a task ready, or buried one. Other transactions do
 /// not know of it.
-pub fn lowest(slot: SlotId, tasks: Kind) -> Option<Position> {
+pub fn lowest(slot: SlotId, tasks: TaskKind) -> Option<Position> {
     CHANGES.with_borrow(|stack| stack.lowest(slot, tasks))
 }
 
@@ -143,7 +143,7 @@ pub fn pending_subqueue(slot: SlotId, subqueue: u64) -> SubqueueChange {
 }
 
 /// Runs `work`, which performs `call` on tasks of a queue; triggers see the call.
-pub fn doing<T>(slot: SlotId, call: Call, work: impl FnOnce() -> T) -> T {
+pub fn doing<T>(slot: SlotId, call: CallKind, work: impl FnOnce() -> T) -> T {
     let _before = Before(DOING.replace(Some((slot, call))));
     work()
 }
@@ -155,12 +155,12 @@ pub fn aside<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// Returns the call in progress on the tasks of a queue; None for changes by hand.
-pub fn being_done(slot: SlotId) -> Option<Call> {
+pub fn being_done(slot: SlotId) -> Option<CallKind> {
     DOING.get().filter(|(queue, _)| *queue == slot).map(|(_, call)| call)
 }
 
 /// Restores the previous call on drop, also after an error.
-struct Before(Option<(SlotId, Call)>);
+struct Before(Option<(SlotId, CallKind)>);
 
 impl Drop for Before {
     fn drop(&mut self) {

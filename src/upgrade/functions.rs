@@ -37,7 +37,7 @@ pub fn return_type(name: &str) -> Result<String> {
 }
 
 /// An existing function.
-struct Found {
+struct FoundFunction {
     /// The quoted name with schema.
     name: String,
     parameters: &'static str,
@@ -46,7 +46,7 @@ struct Found {
 }
 
 /// Finds a function with one of these parameter lists.
-fn find(name: &str, parameters: &[&'static str]) -> Result<Found> {
+fn find(name: &str, parameters: &[&'static str]) -> Result<FoundFunction> {
     let parts = sql_name::parts(name)?;
     let quoted: Vec<String> = parts.iter().map(|part| catalog::quote(part)).collect();
     let quoted = quoted.join(".");
@@ -63,7 +63,7 @@ fn find(name: &str, parameters: &[&'static str]) -> Result<Found> {
             );
             rows.text(0, 1).zip(rows.text(0, 2))
         })?;
-        Some(Found { name, parameters, result })
+        Some(FoundFunction { name, parameters, result })
     };
     parameters.iter().find_map(|parameters| look_up(parameters)).ok_or_else(|| {
         let signatures: Vec<String> =

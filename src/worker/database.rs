@@ -12,17 +12,17 @@
 use crate::parts::clock;
 use crate::parts::leases::departed;
 use crate::parts::schedule::NEVER;
-use crate::parts::schedule::workers::{Assignment, Requests, WorkerId};
+use crate::parts::schedule::workers::{Requests, WorkerAssignment, WorkerId};
 use crate::parts::schedule::{own, requests};
 use crate::parts::slot;
 use crate::server::xact;
 use crate::server::{callbacks, catalog, injection, process, time, worker};
 use crate::worker::ages;
 use crate::worker::definitions::{self, Definitions};
-use crate::worker::job::{Outcome, Unfit};
+use crate::worker::job::{JobOutcome, Unfit};
 use crate::worker::known::{KnownQueue, Server};
 use crate::worker::leases::{Attached, Leases};
-use crate::worker::prepared::Prepared;
+use crate::worker::prepared::PreparedCheck;
 use crate::worker::recounts::Recounts;
 use crate::worker::unending;
 use crate::{background_worker, queue, settings};
@@ -94,7 +94,7 @@ struct Worker {
     unserved: HashSet<Oid>,
     recounts: Recounts,
     leases: Leases,
-    prepared: Prepared,
+    prepared: PreparedCheck,
     nudged: Instant,
     /// When to read the list of queues again, because the last attempt failed or a setting has changed.
     reload_at: Option<Instant>,
@@ -117,7 +117,7 @@ impl Worker {
             unserved: HashSet::new(),
             recounts: Recounts::of(database),
             leases: Leases::default(),
-            prepared: Prepared::default(),
+            prepared: PreparedCheck::default(),
             // The first nudge is due immediately: there was no worker since the previous one left.
             nudged: Instant::now().checked_sub(NUDGE_INTERVAL).unwrap_or_else(Instant::now),
             reload_at: None,
@@ -132,18 +132,18 @@ impl Worker {
     fn reload(&mut self) -> bool {
         self.reload_at = None;
         let listed = xact::try_in_transaction(|| match catalog::is_installed() {
-            true if !queue::try_lock() => Outcome::Busy,
-            true => Outcome::Done(definitions::list_queues()),
-            false => Outcome::Unfit(Unfit::Gone),
+            true if !queue::try_lock() => JobOutcome::Busy,
+            true => JobOutcome::Done(definitions::list_queues()),
+            false => JobOutcome::Unfit(Unfit::Gone),
         });
         match listed {
-            Ok(Outcome::Done(listed)) => {
+            Ok(JobOutcome::Done(listed)) => {
                 self.queues.retain(|table, _| listed.contains_key(table));
                 self.definitions.list(listed);
                 self.complained = false;
             }
-            Ok(Outcome::Unfit(_)) => return false,
-            Ok(Outcome::Busy) => self.reload_at = Some(Instant::now() + BUSY_PAUSE),
+            Ok(JobOutcome::Unfit(_)) => return false,
+            Ok(JobOutcome::Busy) => self.reload_at = Some(Instant::now() + BUSY_PAUSE),
             Err(failure) => {
                 self.reload_at = Some(Instant::now() + RELOAD_PAUSE);
                 if !std::mem::replace(&mut self.complained, true) {
@@ -232,7 +232,11 @@ impl Worker {
             self.queues.values().filter(is_due).map(|queue| queue.owner).collect();
         let want = |owner: &Oid| {
             let owner = u32::from(*owner);
-            requests::want_job_worker(Assignment { database: self.database, owner, counts: 0 })
+            requests::want_job_worker(WorkerAssignment {
+                database: self.database,
+                owner,
+                counts: 0,
+            })
         };
         let has_all = owners.iter().filter(|owner| !want(owner)).count() == 0;
         let owners: HashSet<u32> = owners.into_iter().map(u32::from).collect();

@@ -15,9 +15,9 @@ use crate::server::relation::{self, LockMode, Relation};
 use crate::server::xact::{self, Failure};
 use crate::server::{catalog, process, spi, time};
 use crate::upgrade::healing;
-use crate::worker::job::{Outcome, Unfit};
+use crate::worker::job::{JobOutcome, Unfit};
 use crate::worker::known::{KnownQueue, Server};
-use crate::worker::prepared::Prepared;
+use crate::worker::prepared::PreparedCheck;
 use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
 use std::rc::{Rc, Weak};
@@ -92,7 +92,11 @@ impl Definitions {
     }
 
     /// Reads definitions for at most `READ_LIMIT`, new queues first.
-    pub fn read_some(&mut self, queues: &mut HashMap<Oid, KnownQueue>, prepared: &mut Prepared) {
+    pub fn read_some(
+        &mut self,
+        queues: &mut HashMap<Oid, KnownQueue>,
+        prepared: &mut PreparedCheck,
+    ) {
         let begun = Instant::now();
         self.has_left_some = false;
         let mut unread: Vec<Oid> = self.unread.iter().copied().collect();
@@ -162,15 +166,20 @@ impl Definitions {
 
     /// Reads the definition of a queue, if it is still listed. If the table is locked exclusively, the definition is
     /// read later: the worker does not wait.
-    fn read(&mut self, table: Oid, queues: &mut HashMap<Oid, KnownQueue>, prepared: &mut Prepared) {
+    fn read(
+        &mut self,
+        table: Oid,
+        queues: &mut HashMap<Oid, KnownQueue>,
+        prepared: &mut PreparedCheck,
+    ) {
         let Some(is_copy) = self.listed.get(&table).copied() else {
             self.unread.remove(&table);
             return;
         };
         let known = queues.get(&table);
         match xact::try_in_transaction(|| self.look_at(table, is_copy, known)) {
-            Ok(Outcome::Busy) => return,
-            Ok(Outcome::Done(Some(read))) => self.apply(table, &read, queues, prepared),
+            Ok(JobOutcome::Busy) => return,
+            Ok(JobOutcome::Done(Some(read))) => self.apply(table, &read, queues, prepared),
             Ok(_) => {}
             Err(failure) => {
                 note_unfit(&self.name, table, &failure);
@@ -186,10 +195,10 @@ impl Definitions {
         table: Oid,
         is_copy: bool,
         known: Option<&KnownQueue>,
-    ) -> Outcome<Option<Read>> {
+    ) -> JobOutcome<Option<Read>> {
         // The lock excludes changes of the triggers, which are reported before they become visible.
         if !queue::try_lock() || !relation::try_lock(table, LockMode::RowExclusive) {
-            return Outcome::Busy;
+            return JobOutcome::Busy;
         }
         let again = self.again.get(&table);
         let found = slot::find(process::database().into(), table.into());
@@ -206,15 +215,15 @@ impl Definitions {
         // Another transaction can have cleared this flag as a precaution, but the triggers are as before.
         if settled.is_some() && again.is_none() && queue::is_unchanged(table) {
             found.and_then(|slot| slot::with(slot, |slot| slot.counters.note_tracked(true)));
-            return Outcome::Done(None);
+            return JobOutcome::Done(None);
         }
         let queue = queue::find(table).or_raise();
         let described = again.and_then(|again| again.queue.upgrade());
         let Some((queue, (schema, name))) = queue.zip(catalog::table_name(table)) else {
-            return Outcome::Unfit(Unfit::Gone);
+            return JobOutcome::Unfit(Unfit::Gone);
         };
         if settled.is_some() && described.is_some_and(|described| Rc::ptr_eq(&described, &queue)) {
-            return Outcome::Done(None);
+            return JobOutcome::Done(None);
         }
         let lack = queue.lack(is_copy);
         slot::with(queue.slot, |slot| {
@@ -233,7 +242,7 @@ impl Definitions {
             false => Server::DatabaseWorker,
         };
         let is_ill = healing::is_ill(&queue);
-        Outcome::Done(Some(Read { queue, owner, server, lacks: lack.is_some(), is_ill }))
+        JobOutcome::Done(Some(Read { queue, owner, server, lacks: lack.is_some(), is_ill }))
     }
 
     fn apply(
@@ -241,7 +250,7 @@ impl Definitions {
         table: Oid,
         read: &Read,
         queues: &mut HashMap<Oid, KnownQueue>,
-        prepared: &mut Prepared,
+        prepared: &mut PreparedCheck,
     ) {
         let Read { queue, owner, server, lacks, is_ill } = read;
         if queues.get(&table).is_none_or(|known| known.slot() != queue.slot) {

@@ -10,7 +10,7 @@ use crate::server::worker::Timeout;
 use crate::server::xact::{self, Failure};
 use crate::server::{catalog, spi, subscription, time, user};
 use crate::settings;
-use crate::worker::means::{Means, Passed};
+use crate::worker::means::{Failed, Means};
 use crate::worker::resting;
 use crate::write::direct::upkeep::Wanted;
 use pgrx::PgSqlErrorCode;
@@ -19,7 +19,7 @@ use std::time::Instant;
 use xqueue_core::statement::Change;
 
 /// The outcome of a job.
-pub enum Outcome<T> {
+pub enum JobOutcome<T> {
     Done(T),
     /// The table is locked exclusively; retried later.
     Busy,
@@ -76,36 +76,36 @@ impl Drop for Limit {
 }
 
 /// Runs `work` on a queue.
-pub fn run<T>(table: Oid, work: impl FnOnce(&Means) -> T) -> Result<Outcome<T>, Failure> {
+pub fn run<T>(table: Oid, work: impl FnOnce(&Means) -> T) -> Result<JobOutcome<T>, Failure> {
     xact::try_in_transaction(|| {
         if !queue::try_lock() || !relation::try_lock_whole(table, LockMode::RowExclusive) {
-            return Outcome::Busy;
+            return JobOutcome::Busy;
         }
         let queue = match queue::find(table) {
             Ok(Some(queue)) => queue,
-            Ok(None) => return Outcome::Unfit(Unfit::Gone),
+            Ok(None) => return JobOutcome::Unfit(Unfit::Gone),
             Err(error) => error.raise(),
         };
         let Some(owner) = Relation::open(table, LockMode::None).map(|relation| relation.owner())
         else {
-            return Outcome::Unfit(Unfit::Gone);
+            return JobOutcome::Unfit(Unfit::Gone);
         };
         match own::served_owner() {
-            Some(served) if Oid::from(served) != owner => return Outcome::Unfit(Unfit::Gone),
+            Some(served) if Oid::from(served) != owner => return JobOutcome::Unfit(Unfit::Gone),
             // A security-restricted operation refuses deferred triggers.
             Some(_) => spi::connect(|spi| drop(spi.run("SET CONSTRAINTS ALL IMMEDIATE"))),
-            None if queue.runs_user_code() => return Outcome::Unfit(Unfit::RunsUserCode),
+            None if queue.runs_user_code() => return JobOutcome::Unfit(Unfit::RunsUserCode),
             None => {}
         }
         if is_patient()
             && user::is_superuser(owner)
             && !authors::require_trusted(&queue, &catalog::role_name(owner)).or_raise()
         {
-            return Outcome::Busy;
+            return JobOutcome::Busy;
         }
         let _limit = Limit::begin();
         let _role = user::act_restricted_as(owner);
-        let Some(means) = Means::of(&queue) else { return Outcome::Unfit(Unfit::RunsUserCode) };
+        let Some(means) = Means::of(&queue) else { return JobOutcome::Unfit(Unfit::RunsUserCode) };
         let done = work(&means);
         // A copied row becomes visible no earlier than its subscription, so this check covers all rows that the job
         // saw.
@@ -116,7 +116,7 @@ pub fn run<T>(table: Oid, work: impl FnOnce(&Means) -> T) -> Result<Outcome<T>, 
             )
             .raise()
         }
-        Outcome::Done(done)
+        JobOutcome::Done(done)
     })
 }
 
@@ -135,7 +135,7 @@ pub fn change(means: &Means, change: Change, wanted: Wanted) -> Changed {
     if resting::tries_again(means.queue.table) {
         return change_each(means, change, wanted);
     }
-    let all = || means.change(change, wanted, settings::batch_size(), &Passed::default());
+    let all = || means.change(change, wanted, settings::batch_size(), &Failed::default());
     match xact::try_in_subtransaction(all) {
         Ok(tasks) => Changed { tasks, ..Changed::default() },
         Err(failure) if failure.is_canceled() && !is_patient() => {
@@ -153,7 +153,7 @@ fn change_each(means: &Means, change: Change, wanted: Wanted) -> Changed {
     let begun = Instant::now();
     // Beyond this limit the other queues take their turn.
     let limit = (1 + u32::from(is_patient())) * settings::worker_timeout();
-    let (mut changed, mut passed) = (Changed::default(), Passed::default());
+    let (mut changed, mut passed) = (Changed::default(), Failed::default());
     while changed.tasks + (passed.count as usize) < settings::batch_size() as usize {
         Limit::restart();
         match xact::try_in_subtransaction(|| means.change(change, wanted, 1, &passed)) {

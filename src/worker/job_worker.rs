@@ -7,8 +7,8 @@
 //!    soon as it is not needed for a while or its turn has ended.
 
 use crate::background_worker;
-use crate::parts::schedule::workers::{Assignment, WorkerId};
-use crate::parts::schedule::{Kind, NEVER, own, requests};
+use crate::parts::schedule::workers::{WorkerAssignment, WorkerId};
+use crate::parts::schedule::{NEVER, WorkKind, own, requests};
 use crate::parts::slot;
 use crate::server::{callbacks, spi, time, user, worker, xact};
 use crate::worker::job;
@@ -52,7 +52,7 @@ fn main(id: u32) {
     serve(own);
 }
 
-fn serve(of: Assignment) {
+fn serve(of: WorkerAssignment) {
     let mut queues: HashMap<Oid, Maintenance> = HashMap::new();
     let mut worked = Instant::now();
     while own::begin_round().is_some() {
@@ -103,7 +103,7 @@ fn leave_sweep((_, queue): (Oid, Maintenance)) {
 /// first.
 fn leave_on_exit(_argument: u32) {
     if let Some(ended) = own::end().filter(|ended| ended.is_abnormal) {
-        let Assignment { database, owner, .. } = ended.of;
+        let WorkerAssignment { database, owner, .. } = ended.of;
         for (slot, _) in slot::of_job_worker(database, owner) {
             slot::with(slot, |slot| slot.schedule.look_for_all());
         }
@@ -112,9 +112,9 @@ fn leave_on_exit(_argument: u32) {
             slot.schedule.look_for_all();
             if ended.is_stopped && slot.schedule.job_owner() == owner {
                 let now = time::now();
-                slot.fail(Kind::Timed, STOPPED);
-                slot.schedule.retry_after(Kind::Timed, now, STOPPED_PAUSES);
-                slot.schedule.retry_after(Kind::Orphans, now, STOPPED_PAUSES);
+                slot.fail(WorkKind::Timed, STOPPED);
+                slot.schedule.retry_after(WorkKind::Timed, now, STOPPED_PAUSES);
+                slot.schedule.retry_after(WorkKind::Orphans, now, STOPPED_PAUSES);
             }
         }
     }

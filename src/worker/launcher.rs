@@ -4,8 +4,8 @@
 use crate::background_worker;
 use crate::error::Error;
 use crate::parts::schedule::launch::{self, Request, Turn};
-use crate::parts::schedule::workers::{Assignment, DATABASES};
-use crate::parts::schedule::{Kind, requests};
+use crate::parts::schedule::workers::{DATABASES, WorkerAssignment};
+use crate::parts::schedule::{WorkKind, requests};
 use crate::parts::slot;
 use crate::server::{catalog, latch, process, relation, time, worker, xact};
 use crate::settings;
@@ -103,7 +103,7 @@ fn meet(request: Request) -> Turn {
 }
 
 /// Shows in the queues of a job worker that there is no worker slot for it. Writes this to the log if it is new.
-fn complain(of: Assignment, is_new: bool) {
+fn complain(of: WorkerAssignment, is_new: bool) {
     let slots = match of {
         _ if of.is_database() => vec![],
         _ if of.is_count() => slot::find(of.database, of.counts).into_iter().collect(),
@@ -137,13 +137,13 @@ fn complain(of: Assignment, is_new: bool) {
 }
 
 /// Shows in a queue that there is no worker slot for its job worker.
-fn show(slot: SlotId, of: Assignment) {
+fn show(slot: SlotId, of: WorkerAssignment) {
     let now = time::now();
     let Some(mut slot) = slot::lock(slot).filter(|slot| !slot.shown.has_error()) else { return };
     if of.is_count() {
-        slot.fail(Kind::Recount, NO_SLOT_TO_COUNT);
+        slot.fail(WorkKind::Recount, NO_SLOT_TO_COUNT);
     } else if slot.schedule.needed_at(now, true) <= now {
-        slot.fail(Kind::Timed, NO_SLOT);
+        slot.fail(WorkKind::Timed, NO_SLOT);
     }
 }
 

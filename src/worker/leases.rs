@@ -111,7 +111,7 @@ impl Leases {
     }
 }
 
-struct Look {
+struct LeaseScan {
     ended: Vec<Uuid>,
     locked: Vec<Uuid>,
     end: Option<i64>,
@@ -119,7 +119,7 @@ struct Look {
 
 /// Begins the grace periods of sessions that were left, and ends expired sessions. `attached`: the connections, read
 /// before the list `left`.
-fn look(left: &[Uuid], attached: &Attached, compares: bool) -> Result<Look> {
+fn look(left: &[Uuid], attached: &Attached, compares: bool) -> Result<LeaseScan> {
     let (lasting, passing) = sessions::identified();
     if compares {
         store::compare(&lasting)?;
@@ -133,5 +133,5 @@ fn look(left: &[Uuid], attached: &Attached, compares: bool) -> Result<Look> {
     ended.extend(store::expire(attached.since, &spared)?);
     // A session that is being identified has a connection now (race 3).
     let ended = sessions::not_attached(ended);
-    Ok(Look { ended, locked, end: store::next_end(attached.since)? })
+    Ok(LeaseScan { ended, locked, end: store::next_end(attached.since)? })
 }

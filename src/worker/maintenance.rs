@@ -2,18 +2,18 @@
 //! for queues that run no user code, a job worker for the other queues of an owner.
 //!
 //! A pause postpones the next attempt:
-//! 1. Each [`Kind`] of work on a queue has a pause of its own. Other kinds and other queues go on meanwhile.
+//! 1. Each [`WorkKind`] of work on a queue has a pause of its own. Other kinds and other queues go on meanwhile.
 //! 2. A failure, a locked table or a job without progress begins a pause, twice as long as the previous one up to a
 //!    limit.
 //! 3. Progress resets the pause. An altered table ends all pauses of its queue.
 
 use crate::parts::leases::sessions;
-use crate::parts::schedule::{Kind, NEVER};
+use crate::parts::schedule::{NEVER, WorkKind};
 use crate::parts::slot::{self, QueueGuard};
 use crate::server::time;
 use crate::server::types::Uuid;
 use crate::server::xact::Failure;
-use crate::worker::job::{self, Outcome, Unfit};
+use crate::worker::job::{self, JobOutcome, Unfit};
 use crate::worker::means::Means;
 use crate::worker::work::{self, Report};
 use pgrx::pg_sys::Oid;
@@ -72,12 +72,12 @@ impl Maintenance {
     }
 
     fn reap(&mut self, table: Oid) -> Result<(), Unfit> {
-        if self.ended.is_empty() || !self.is_due(Kind::Orphans) {
+        if self.ended.is_empty() || !self.is_due(WorkKind::Orphans) {
             return Ok(());
         }
         let sessions: Vec<Uuid> = self.ended.iter().take(SESSIONS).copied().collect();
         let reap = |means: &Means| work::reap(means, &sessions);
-        if let Some(report) = self.perform(Kind::Orphans, table, reap)? {
+        if let Some(report) = self.perform(WorkKind::Orphans, table, reap)? {
             // Sessions that still hold tasks come after the others.
             self.ended.retain(|session| !sessions.contains(session));
             self.ended.extend(report.sessions);
@@ -86,10 +86,10 @@ impl Maintenance {
     }
 
     fn find_lost(&mut self, table: Oid) -> Result<(), Unfit> {
-        if !self.sweep || !self.is_due(Kind::Orphans) {
+        if !self.sweep || !self.is_due(WorkKind::Orphans) {
             return Ok(());
         }
-        if let Some(report) = self.perform(Kind::Orphans, table, work::find_lost)? {
+        if let Some(report) = self.perform(WorkKind::Orphans, table, work::find_lost)? {
             self.sweep = report.has_more;
             let is_new = |session: &Uuid| !self.ended.contains(session);
             let lost: Vec<Uuid> = report.sessions.into_iter().filter(is_new).collect();
@@ -101,7 +101,7 @@ impl Maintenance {
     fn act_on_time(&mut self, table: Oid) -> Result<(), Unfit> {
         let now = time::now();
         let is_due = |slot: &QueueGuard| {
-            slot.schedule.due() <= now && slot.schedule.may_retry(Kind::Timed, now)
+            slot.schedule.due() <= now && slot.schedule.may_retry(WorkKind::Timed, now)
         };
         let Some(mut slot) = slot::lock(self.slot).filter(is_due) else { return Ok(()) };
         // No remaining task is due before `since`, so the scan starts there and skips the dead index entries before it.
@@ -114,8 +114,8 @@ impl Maintenance {
     /// Retries tasks that refused a change, after tasks that have fallen due since.
     fn retry_refused(&mut self, table: Oid) -> Result<(), Unfit> {
         let has_refused =
-            slot::lock(self.slot).is_some_and(|slot| slot.schedule.has_failed(Kind::Refused));
-        match has_refused && self.is_due(Kind::Refused) && self.is_due(Kind::Timed) {
+            slot::lock(self.slot).is_some_and(|slot| slot.schedule.has_failed(WorkKind::Refused));
+        match has_refused && self.is_due(WorkKind::Refused) && self.is_due(WorkKind::Timed) {
             true => self.act_on_due(i64::MIN, table),
             false => Ok(()),
         }
@@ -124,7 +124,7 @@ impl Maintenance {
     fn act_on_due(&mut self, since: i64, table: Oid) -> Result<(), Unfit> {
         let instants = (time::now(), since);
         let act = |means: &Means| work::act_on_time(means, instants, self.first);
-        let report = self.perform(Kind::Timed, table, act);
+        let report = self.perform(WorkKind::Timed, table, act);
         let next = match &report {
             Ok(Some(report)) => report.next,
             // The next due time is unknown, so the next attempt scans from the start.
@@ -138,7 +138,7 @@ impl Maintenance {
     /// Does work and records its outcome in the slot. Returns None if it was not done.
     fn perform(
         &self,
-        kind: Kind,
+        kind: WorkKind,
         table: Oid,
         work: impl FnOnce(&Means) -> Report,
     ) -> Result<Option<Report>, Unfit> {
@@ -146,13 +146,13 @@ impl Maintenance {
         let Some(mut slot) = slot::lock(self.slot) else { return Err(Unfit::Gone) };
         let now = time::now();
         match outcome {
-            Ok(Outcome::Done(report)) => {
+            Ok(JobOutcome::Done(report)) => {
                 note(&mut slot, kind, &report);
                 let is_unfit = report.is_slow && !job::is_patient();
                 return if is_unfit { Err(Unfit::Slow) } else { Ok(Some(report)) };
             }
-            Ok(Outcome::Busy) => slot.schedule.retry_after(kind, now, BUSY_PAUSES),
-            Ok(Outcome::Unfit(unfit)) => {
+            Ok(JobOutcome::Busy) => slot.schedule.retry_after(kind, now, BUSY_PAUSES),
+            Ok(JobOutcome::Unfit(unfit)) => {
                 if unfit == Unfit::Gone {
                     slot.schedule.retry_after(kind, now, SLOW_PAUSES);
                 }
@@ -167,7 +167,7 @@ impl Maintenance {
         Ok(None)
     }
 
-    fn is_due(&self, kind: Kind) -> bool {
+    fn is_due(&self, kind: WorkKind) -> bool {
         slot::lock(self.slot).is_some_and(|slot| slot.schedule.may_retry(kind, time::now()))
     }
 
@@ -184,12 +184,12 @@ impl Maintenance {
 }
 
 /// Records the outcome of work that was done.
-fn note(slot: &mut QueueGuard, kind: Kind, report: &Report) {
+fn note(slot: &mut QueueGuard, kind: WorkKind, report: &Report) {
     if report.tried_all && !report.refuses {
-        slot.schedule.end_retry(Kind::Refused);
-        slot.end_failure(Kind::Refused);
+        slot.schedule.end_retry(WorkKind::Refused);
+        slot.end_failure(WorkKind::Refused);
     }
-    let kind = if report.refuses { Kind::Refused } else { kind };
+    let kind = if report.refuses { WorkKind::Refused } else { kind };
     if report.has_progressed {
         slot.schedule.end_retry(kind);
     }
@@ -201,7 +201,9 @@ fn note(slot: &mut QueueGuard, kind: Kind, report: &Report) {
         Some(failure) if report.refuses => pauses_after(failure),
         _ if report.has_progressed => return,
         // Tasks that failed on the direct path have a pause of their own, see [`crate::worker::resting`].
-        Some(failure) if kind == Kind::Orphans || failure.is_canceled() => pauses_after(failure),
+        Some(failure) if kind == WorkKind::Orphans || failure.is_canceled() => {
+            pauses_after(failure)
+        }
         _ => UNCHANGED_PAUSES,
     };
     slot.schedule.retry_after(kind, time::now(), pauses);

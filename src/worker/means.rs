@@ -4,7 +4,7 @@
 use crate::error::OrRaise;
 use crate::parts::schedule::own;
 use crate::queue::{Arguments, Queue, Statement};
-use crate::server::heap::Found;
+use crate::server::heap::FoundRow;
 use crate::server::spi::{self, Spi};
 use crate::server::time;
 use crate::server::types::Uuid;
@@ -16,7 +16,7 @@ use crate::write::counting;
 use crate::write::direct::upkeep::{Upkeep, Wanted};
 use std::cell::Cell;
 use std::rc::Rc;
-use xqueue_core::change::{Call, has_progressed};
+use xqueue_core::change::{CallKind, has_progressed};
 use xqueue_core::row_id::RowId;
 use xqueue_core::statement::{Change, Parameter};
 
@@ -34,15 +34,15 @@ pub struct Means<'q> {
 /// Tasks that a batch passes over because their changes failed. Tasks that failed on the direct path also rest, see
 /// [`resting`].
 #[derive(Default)]
-pub struct Passed {
+pub struct Failed {
     /// The row that is being changed, and its key. None if it is changed in a batch.
     tried: Cell<Option<(RowId, String)>>,
     /// Number of tasks passed over.
     pub count: i32,
 }
 
-impl Passed {
-    fn tries(&self, queue: &Queue, found: &Found, is_alone: bool) -> bool {
+impl Failed {
+    fn tries(&self, queue: &Queue, found: &FoundRow, is_alone: bool) -> bool {
         let is_tried = !resting::is_resting(queue.table, found.id());
         if is_tried && is_alone {
             self.tried.set(Some((found.id(), queue.key_text_of(found))));
@@ -83,10 +83,10 @@ impl<'q> Means<'q> {
     }
 
     /// Changes up to `limit` tasks, except those passed over, and returns their number.
-    pub fn change(&self, change: Change, wanted: Wanted, limit: i32, passed: &Passed) -> usize {
+    pub fn change(&self, change: Change, wanted: Wanted, limit: i32, passed: &Failed) -> usize {
         if self.is_direct {
             return self.directly(|upkeep| {
-                let is_tried = |found: &Found| passed.tries(self.queue, found, limit == 1);
+                let is_tried = |found: &FoundRow| passed.tries(self.queue, found, limit == 1);
                 upkeep.change(change, wanted, limit as usize, is_tried)
             });
         }
@@ -100,7 +100,7 @@ impl<'q> Means<'q> {
     /// Returns the next instant at which a task is due. No task is due before `since`. Resting tasks are skipped.
     pub fn next_due(&self, since: i64) -> Option<i64> {
         if self.is_direct {
-            let is_tried = |found: &Found| !resting::is_resting(self.queue.table, found.id());
+            let is_tried = |found: &FoundRow| !resting::is_resting(self.queue.table, found.id());
             return self.directly(|upkeep| upkeep.next_due(since, is_tried));
         }
         spi::connect(|spi| {
@@ -161,12 +161,12 @@ impl<'q> Means<'q> {
 }
 
 /// Returns the call that a change counts as.
-fn call(change: Change) -> Call {
+fn call(change: Change) -> CallKind {
     match change {
-        Change::Promote => Call::Delay,
-        Change::ExpireLeases => Call::Ttr,
-        Change::Expire => Call::Ttl,
-        Change::DeleteZombies => Call::Zombie,
-        _ => Call::Session,
+        Change::Promote => CallKind::Delay,
+        Change::ExpireLeases => CallKind::Ttr,
+        Change::Expire => CallKind::Ttl,
+        Change::DeleteZombies => CallKind::Zombie,
+        _ => CallKind::Session,
     }
 }

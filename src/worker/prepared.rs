@@ -22,7 +22,7 @@ const PAUSES: Limits = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// When to check next.
 #[derive(Default)]
-pub struct Prepared {
+pub struct PreparedCheck {
     /// A prepared transaction has ended, or a queue is new to this worker and a prepared transaction can have changed
     /// it.
     asked: bool,
@@ -30,7 +30,7 @@ pub struct Prepared {
     pause: Option<Pause>,
 }
 
-impl Prepared {
+impl PreparedCheck {
     pub fn ask(&mut self) {
         self.asked = true;
     }

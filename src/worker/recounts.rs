@@ -6,11 +6,11 @@
 //!
 //! So neither a huge table nor slow rows delay other queues.
 
-use crate::parts::schedule::workers::Assignment;
-use crate::parts::schedule::{Kind, requests};
+use crate::parts::schedule::workers::WorkerAssignment;
+use crate::parts::schedule::{WorkKind, requests};
 use crate::parts::slot;
 use crate::queue;
-use crate::queue::recount::{self, Counted, Purpose, Stopped};
+use crate::queue::recount::{self, Counted, RecountPurpose, Stopped};
 use crate::server::relation::{self, LockMode, Relation};
 use crate::server::worker::Timeout;
 use crate::server::{injection, process, time, xact};
@@ -54,7 +54,11 @@ impl Recounts {
             note(queue.slot(), counted);
             if counted == Err(Stopped::TooLong) {
                 let (owner, counts) = (queue.owner.into(), table.into());
-                requests::want_job_worker(Assignment { database: self.database, owner, counts });
+                requests::want_job_worker(WorkerAssignment {
+                    database: self.database,
+                    owner,
+                    counts,
+                });
             }
         }
     }
@@ -99,16 +103,16 @@ impl Recounts {
 /// Returns the time until the queue's recount is due; None if it needs no recount.
 fn left(queue: &KnownQueue) -> Option<Duration> {
     let slot = slot::lock(queue.slot()).filter(|slot| slot.counters.needs_recount())?;
-    Some(slot.schedule.retry_left(Kind::Recount, time::now()))
+    Some(slot.schedule.retry_left(WorkKind::Recount, time::now()))
 }
 
 fn note(slot: SlotId, counted: Result<(), Stopped>) {
     slot::with(slot, |slot| match counted {
-        Err(Stopped::InTheWay) => slot.schedule.retry_after(Kind::Recount, time::now(), PAUSES),
+        Err(Stopped::InTheWay) => slot.schedule.retry_after(WorkKind::Recount, time::now(), PAUSES),
         Err(Stopped::TooLong) => {}
         Ok(()) => {
-            slot.schedule.end_retry(Kind::Recount);
-            slot.end_failure(Kind::Recount);
+            slot.schedule.end_retry(WorkKind::Recount);
+            slot.end_failure(WorkKind::Recount);
         }
     });
 }
@@ -117,7 +121,7 @@ fn note(slot: SlotId, counted: Result<(), Stopped>) {
 fn count_briefly(table: Oid) -> Result<(), Stopped> {
     let counted = xact::try_in_transaction(|| {
         let _limit = Timeout::after(LIMIT);
-        count(table, Purpose::RenewBriefly, MOST_PAGES)
+        count(table, RecountPurpose::RenewBriefly, MOST_PAGES)
     });
     // After an error, a job worker counts again and reports the error.
     counted.unwrap_or(Err(Stopped::TooLong))
@@ -126,14 +130,14 @@ fn count_briefly(table: Oid) -> Result<(), Stopped> {
 /// Counts a table without a limit, in a job worker.
 pub fn count_at_leisure(table: Oid) {
     injection::point(c"xqueue-recounter-begins");
-    let counted = xact::try_in_transaction(|| count(table, Purpose::Renew, u32::MAX));
+    let counted = xact::try_in_transaction(|| count(table, RecountPurpose::Renew, u32::MAX));
     let Some(slot) = slot::find(process::database().into(), table.into()) else { return };
     match counted {
         Ok(counted) => note(slot, counted),
         Err(failure) => {
             slot::with(slot, |slot| {
-                slot.fail(Kind::Recount, &failure.message);
-                slot.schedule.retry_after(Kind::Recount, time::now(), PAUSES);
+                slot.fail(WorkKind::Recount, &failure.message);
+                slot.schedule.retry_after(WorkKind::Recount, time::now(), PAUSES);
             });
         }
     }
@@ -141,7 +145,7 @@ pub fn count_at_leisure(table: Oid) {
 
 /// Counts a table, unless another command needs it or the list of queues. If the count does not finish, dropping its
 /// claim requests it again.
-fn count(table: Oid, purpose: Purpose, most_pages: u32) -> Result<(), Stopped> {
+fn count(table: Oid, purpose: RecountPurpose, most_pages: u32) -> Result<(), Stopped> {
     if !queue::try_lock() || !relation::try_lock_whole(table, LockMode::AccessShare) {
         return Err(Stopped::InTheWay);
     }

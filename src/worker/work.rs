@@ -7,7 +7,7 @@ use crate::queue::Queue;
 use crate::server::time;
 use crate::server::types::Uuid;
 use crate::server::xact::Failure;
-use crate::worker::job::{self, Changed, Outcome};
+use crate::worker::job::{self, Changed, JobOutcome};
 use crate::worker::means::Means;
 use crate::worker::resting;
 use crate::write::direct::upkeep::Wanted;
@@ -45,7 +45,7 @@ pub struct Report {
 pub fn perform(
     table: Oid,
     work: impl FnOnce(&Means) -> Report,
-) -> Result<Outcome<Report>, Failure> {
+) -> Result<JobOutcome<Report>, Failure> {
     let mut is_outdated = false;
     let done = job::run(table, |means| {
         let report = with_resting(means, work(means));
@@ -53,7 +53,7 @@ pub fn perform(
         report
     });
     match done {
-        Ok(Outcome::Done(_)) if is_outdated => Ok(Outcome::Busy),
+        Ok(JobOutcome::Done(_)) if is_outdated => Ok(JobOutcome::Busy),
         done => done,
     }
 }

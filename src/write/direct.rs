@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::parts::leases::session;
 use crate::parts::shortcuts::{self, Shortcut};
 use crate::queue::{Arguments, Direct, Queue};
-use crate::server::heap::{Bound, Found, Is, Scan};
+use crate::server::heap::{Bound, FoundRow, Is, ScanStep};
 use crate::server::spi::Rows;
 use crate::server::trigger::Event;
 use crate::server::value::Value;
@@ -29,7 +29,7 @@ use crate::write::seen::Seen;
 use crate::write::{counting, row};
 use pgrx::pg_sys::Oid;
 use std::rc::Rc;
-use xqueue_core::change::{Call, StateAndTube};
+use xqueue_core::change::{CallKind, StateAndTube};
 use xqueue_core::field::Field;
 use xqueue_core::position::Group;
 use xqueue_core::statement::Verb;
@@ -89,7 +89,7 @@ pub fn take(
     }
     drop(open);
     let rows = Rows::of(attempts.rows);
-    counting::note(queue, Call::Take, rows.len());
+    counting::note(queue, CallKind::Take, rows.len());
     shortcuts::count(Shortcut::Take, rows.len());
     Ok(Some(Taken { rows, needs_statement }))
 }
@@ -128,12 +128,12 @@ pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16]) -> Rows<'
     let Some(index) = direct.key else { return none() };
     // The index is opened only for a task that is not where this session wrote it.
     let Some(mut open) = direct.open(&[]) else { return none() };
-    let delete_found = |found: &Found| {
+    let delete_found = |found: &FoundRow| {
         let is_own = applies_to_own(queue, Verb::Ack.applies(), found, session);
         let row = is_own.then(|| found.delete()).flatten()?;
         let place = StateAndTube { status: Status::Taken, tube: queue.tube_of(found) };
         let old = Some(Seen { place, row: found });
-        row::note(queue, old, None::<Seen<Found>>, Some(Call::Ack));
+        row::note(queue, old, None::<Seen<FoundRow>>, Some(CallKind::Ack));
         Some(row)
     };
     let delete = |key: &Vec<Value>| {
@@ -150,14 +150,14 @@ pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16]) -> Rows<'
                 key.iter().map(|value| Bound { is: Is::Equal, value: *value }).collect();
             open.scan(index, &bounds, |found| {
                 row = delete_found(found);
-                Scan::Ends
+                ScanStep::Ends
             });
         }
         row
     };
     let rows = Rows::of(keys.iter().map_while(delete).collect());
     drop(open);
-    counting::note(queue, Call::Ack, rows.len());
+    counting::note(queue, CallKind::Ack, rows.len());
     shortcuts::count(Shortcut::Ack, rows.len());
     rows
 }
@@ -183,20 +183,25 @@ pub fn put(
     let insert = |task: &Values| {
         let row = open.insert(task.iter().chain(assignments.common()));
         let place = StateAndTube { status, tube: queue.tube_of(&open) };
-        row::note(queue, None::<Seen<Found>>, Some(Seen { place, row: &open }), Some(Call::Put));
+        row::note(
+            queue,
+            None::<Seen<FoundRow>>,
+            Some(Seen { place, row: &open }),
+            Some(CallKind::Put),
+        );
         row
     };
     let rows: Vec<_> = tasks.iter().map(insert).collect();
     // The table is still open, because a conversion to jsonb can need a snapshot.
     let rows = queue.in_form(rows.into_iter(), put.form);
     drop(open);
-    transaction::note(queue.slot, |delta| delta.counters.call(Call::Put, rows.len()));
+    transaction::note(queue.slot, |delta| delta.counters.call(CallKind::Put, rows.len()));
     shortcuts::count(Shortcut::Put, rows.len());
     Ok(Some(rows))
 }
 
 /// Records that a task has moved from one state to another. The row written last is the new one.
-fn note_move(queue: &Queue, found: &Found, (from, to): (Status, Status), call: Call) {
+fn note_move(queue: &Queue, found: &FoundRow, (from, to): (Status, Status), call: CallKind) {
     let tube = queue.tube_of(found);
     let place = |status| StateAndTube { status, tube };
     let (old, new) = (place(from), place(to));

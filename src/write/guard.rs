@@ -10,7 +10,7 @@ use crate::settings;
 use crate::write::row;
 use crate::write::seen::Seen;
 use pgrx::PgSqlErrorCode;
-use xqueue_core::change::Call;
+use xqueue_core::change::CallKind;
 use xqueue_core::status::Status;
 
 /// Refuses to take a task away from its session, except in the calls that do this. `call`: the call that this session
@@ -19,10 +19,10 @@ pub fn refuse_to_take_away(
     queue: &Queue,
     old: &Seen<impl Row>,
     new: &Seen<impl Row>,
-    call: Option<Call>,
+    call: Option<CallKind>,
 ) -> Result<()> {
     if old.place.status != Status::Taken
-        || matches!(call, Some(Call::Snatch | Call::Session | Call::Ttr))
+        || matches!(call, Some(CallKind::Snatch | CallKind::Session | CallKind::Ttr))
         || !queue.features().guards()
         || !settings::guards()
         || process::replays()

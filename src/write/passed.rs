@@ -24,7 +24,7 @@ use crate::transaction;
 use crate::write::counting;
 use crate::write::unchanged;
 use rests::{end_rest, has_rests, rest, rest_of};
-use xqueue_core::change::Call;
+use xqueue_core::change::CallKind;
 use xqueue_core::form::Form;
 use xqueue_core::statement::{Change, Parameter};
 use xqueue_core::status::Status;
@@ -36,7 +36,7 @@ const MOST: i32 = 100;
 /// The tasks that a call has passed over.
 pub struct Passed<'take> {
     queue: &'take Queue,
-    call: Call,
+    call: CallKind,
     pub form: Form,
     /// Memory of the call, for values that outlive a subtransaction.
     memory: Memory,
@@ -77,10 +77,10 @@ impl From<Failure> for Refusal {
 impl<'take> Passed<'take> {
     /// Returns an empty record for a take.
     pub fn none(queue: &'take Queue, form: Form) -> Passed<'take> {
-        Passed::of(queue, Call::Take, form)
+        Passed::of(queue, CallKind::Take, form)
     }
 
-    pub fn of(queue: &'take Queue, call: Call, form: Form) -> Passed<'take> {
+    pub fn of(queue: &'take Queue, call: CallKind, form: Form) -> Passed<'take> {
         let memory = Memory::current();
         Passed { queue, call, form, memory, is_shown: false, refused: None, undone: 0 }
     }
@@ -180,15 +180,15 @@ impl<'take> Passed<'take> {
 
     /// Returns whether the call can return tasks to the caller.
     fn delivers(&self) -> bool {
-        matches!(self.call, Call::Take | Call::Kick)
+        matches!(self.call, CallKind::Take | CallKind::Kick)
     }
 
     /// Returns the participle for a task that the call changes, for messages.
     fn done(&self) -> &'static str {
         match self.call {
-            Call::Kick => "kicked",
-            Call::Snatch => "snatched",
-            Call::GiveBack => "given back",
+            CallKind::Kick => "kicked",
+            CallKind::Snatch => "snatched",
+            CallKind::GiveBack => "given back",
             _ => "taken",
         }
     }
@@ -196,8 +196,8 @@ impl<'take> Passed<'take> {
     /// Returns whether a task that the call has changed is in the right state.
     fn is_right(&self, status: Status) -> bool {
         match self.call {
-            Call::Take => status == Status::Taken,
-            Call::Kick => status != Status::Buried,
+            CallKind::Take => status == Status::Taken,
+            CallKind::Kick => status != Status::Buried,
             _ => status != Status::Taken,
         }
     }
@@ -266,7 +266,7 @@ impl<'take> Passed<'take> {
             if refused.is_none() {
                 return Verdict::Keep(());
             }
-            if self.call == Call::Take {
+            if self.call == CallKind::Take {
                 // A task that was passed over wakes no consumer: a waiting consumer would wake itself again and again.
                 transaction::note(queue.slot, |d| d.waiters.unmade_ready = Ready::default());
             }

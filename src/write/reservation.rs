@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::parts::capacity::Answer;
 use crate::parts::slot;
 use crate::parts::waiters::Want;
-use crate::parts::waiters::wait::{Deadline, Place, Waited};
+use crate::parts::waiters::wait::{Deadline, WaitEntry, Waited};
 use crate::queue::{Queue, recount};
 use crate::server::{catalog, latch, privileges, process};
 use crate::transaction;
@@ -108,15 +108,15 @@ impl Lack {
             return Ok(false);
         }
         let place =
-            Place::join_at(self.slot, &self.name, Want::Capacity(self.tasks), self.precedes)?;
+            WaitEntry::join_at(self.slot, &self.name, Want::Capacity(self.tasks), self.precedes)?;
         place.over_transaction_end(over_transaction_end);
         Ok(match place.room(deadline, &self.name)? {
             Waited::Granted(tasks) => {
                 transaction::note(self.slot, |delta| delta.capacity.reserved += tasks);
                 true
             }
-            Waited::Look => true,
-            Waited::InVain => false,
+            Waited::Check => true,
+            Waited::TooLate => false,
         })
     }
 }

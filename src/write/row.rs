@@ -11,7 +11,7 @@ use crate::server::value::Value;
 use crate::server::{process, time};
 use crate::transaction;
 use crate::write::seen::Seen;
-use xqueue_core::change::{Call, Outcome, StateAndTube};
+use xqueue_core::change::{CallKind, Outcome, StateAndTube};
 use xqueue_core::field::Field;
 use xqueue_core::level;
 use xqueue_core::position::{Group, LAST, Position};
@@ -25,7 +25,7 @@ pub fn note<Old: Row, New: Row>(
     queue: &Queue,
     old: Option<Seen<Old>>,
     new: Option<Seen<New>>,
-    call: Option<Call>,
+    call: Option<CallKind>,
 ) {
     let (from, to) = (old.as_ref().map(|old| old.place), new.as_ref().map(|new| new.place));
     let due = new.as_ref().and_then(|new| queue.due_of(new.row, new.place.status));

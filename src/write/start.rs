@@ -6,7 +6,7 @@ use crate::server::value::Value;
 use crate::server::{injection, spi, time, xact};
 use crate::transaction;
 use xqueue_core::marks::priorities::{self, KnownPriorities};
-use xqueue_core::position::{FIRST, Group, Kind, LAST, Position};
+use xqueue_core::position::{FIRST, Group, LAST, Position, TaskKind};
 use xqueue_core::slot_id::SlotId;
 use xqueue_core::statement::{Parameter, Within};
 
@@ -22,7 +22,7 @@ pub fn groups(queue: &Queue, arguments: &Arguments) -> Vec<Group> {
         return at_once;
     }
     let room = Vec::with_capacity(priorities::LIMIT);
-    let may_scan = may_raise(queue, Kind::Ready);
+    let may_scan = may_raise(queue, TaskKind::Ready);
     let now = time::now();
     let known_priorities = slot::lock(queue.slot).map_or(KnownPriorities::Some, |mut slot| {
         slot.marks().known_priorities(tube, room, may_scan, now)
@@ -46,7 +46,7 @@ pub fn groups(queue: &Queue, arguments: &Arguments) -> Vec<Group> {
 
 /// Returns whether the open transaction has made tasks ready.
 fn has_own(queue: &Queue) -> bool {
-    transaction::lowest(queue.slot, Kind::Ready).is_some()
+    transaction::lowest(queue.slot, TaskKind::Ready).is_some()
 }
 
 /// Sets in the arguments the position before which no task of a group is ready. Returns false if it is not known.
@@ -94,7 +94,7 @@ fn begin_at(queue: &Queue, group: Group, from: Position, arguments: &mut Argumen
 
 /// Returns whether this transaction is allowed to raise marks. Its search would miss tasks that it has taken, dug out
 /// or moved, which a rollback gives back. A fixed snapshot does not show tasks that others have put since.
-fn may_raise(queue: &Queue, tasks: Kind) -> bool {
+fn may_raise(queue: &Queue, tasks: TaskKind) -> bool {
     !xact::has_fixed_snapshot()
         && !transaction::hides(queue.slot, tasks)
         && !queue.may_be_changing()

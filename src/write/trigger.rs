@@ -11,7 +11,7 @@ use crate::write::seen::Seen;
 use crate::write::{guard, reservation, row, subqueues};
 use crate::{parts, sql_functions, transaction};
 use pgrx::PgSqlErrorCode;
-use xqueue_core::change::{Call, Counts, StateAndTube, event};
+use xqueue_core::change::{CallKind, Counts, StateAndTube, event};
 use xqueue_core::field::Field;
 use xqueue_core::statement::TRIGGERS;
 use xqueue_core::status::Status;
@@ -58,7 +58,7 @@ fn row_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     }
     row::note(&queue, seen(&old), seen(&new), call);
     if firing.event() == Event::Insert {
-        transaction::note(queue.slot, |delta| delta.counters.call(Call::Put, 1));
+        transaction::note(queue.slot, |delta| delta.counters.call(CallKind::Put, 1));
         reservation::admit(&queue)?;
     }
     if let (Some(hook), Some((_, row))) = (&queue.hook, new.as_ref().or(old.as_ref())) {

@@ -18,7 +18,7 @@ use xqueue_core::change::StateAndTube;
 use xqueue_core::field::Field;
 use xqueue_core::level::Level;
 use xqueue_core::marks::groups::Copied;
-use xqueue_core::position::{Group, Kind, Position};
+use xqueue_core::position::{Group, Position, TaskKind};
 use xqueue_core::statement::Index;
 use xqueue_core::status::Status;
 
@@ -72,8 +72,8 @@ impl Judge<'_> {
         Judge {
             queue,
             marks: slot::lock(queue.slot).filter(|_| has_marks).map(|slot| slot.copy_marks()),
-            judges_ready: !queue.features().has_subqueues() && is_untouched(Kind::Ready),
-            judges_buried: is_untouched(Kind::Buried),
+            judges_ready: !queue.features().has_subqueues() && is_untouched(TaskKind::Ready),
+            judges_buried: is_untouched(TaskKind::Buried),
             in_flight: HashMap::new(),
             findings: Findings::default(),
         }

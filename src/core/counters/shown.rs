@@ -11,7 +11,7 @@ struct Problem {
     at: i64,
 }
 
-/// Problems of a queue. Each is valid only while its flag in [`State`] is set.
+/// Problems of a queue. Each is valid only while its flag in [`ShownState`] is set.
 #[repr(C)]
 pub struct Problems {
     /// The worker's last failure.
@@ -27,7 +27,7 @@ const REFUSED_FOR: i64 = 60_000_000;
 
 /// Guarded by the queue's lock.
 #[repr(C)]
-pub struct State {
+pub struct ShownState {
     pub names: [[u8; NAME_LENGTH]; 3],
     /// Time at which the oldest ready task became ready, as of the last request for metrics; 0 if no task was ready.
     pub ready_since: i64,
@@ -38,9 +38,9 @@ pub struct State {
     lacks: bool,
 }
 
-impl Default for State {
-    fn default() -> State {
-        State {
+impl Default for ShownState {
+    fn default() -> ShownState {
+        ShownState {
             names: [[0; NAME_LENGTH]; 3],
             ready_since: 0,
             ready_at: 0,
@@ -53,11 +53,11 @@ impl Default for State {
 
 /// Mutable view of the names and problems.
 pub struct Shown<'q> {
-    pub state: &'q mut State,
+    pub state: &'q mut ShownState,
     pub problems: &'q mut Problems,
 }
 
-impl State {
+impl ShownState {
     /// Returns the most important problem and the time at which it was found: the worker's last failure, else a skipped
     /// task, else the objects that the table lacks.
     pub fn problem(&self, of: &Problems, now: i64) -> Option<(Text<ERROR_LENGTH>, i64)> {
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_shown_before_what_is_missing() {
-        let (mut state, mut problems) = (State::default(), none());
+        let (mut state, mut problems) = (ShownState::default(), none());
         let mut shown = Shown { state: &mut state, problems: &mut problems };
         let problem = |shown: &Shown| {
             shown.state.problem(shown.problems, 9).map(|(text, at)| (text.read(), at))
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_task_passed_over_is_shown_for_a_minute() {
-        let (mut state, mut problems) = (State::default(), none());
+        let (mut state, mut problems) = (ShownState::default(), none());
         let mut shown = Shown { state: &mut state, problems: &mut problems };
         shown.set_lack("an index", 5);
         shown.set_refused("a task", 6);

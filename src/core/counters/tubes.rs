@@ -10,7 +10,7 @@ use crate::transaction::counters::{CounterChange, add, add_all};
 /// Counters of a tube.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tube {
+pub struct TubeCounters {
     pub tasks: Tasks,
     /// Changes since the recount in progress began, except those that it sees.
     pub since: Tasks,
@@ -21,7 +21,7 @@ pub struct Tube {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct CountedTubes {
-    counters: [Tube; TUBES_COUNTED],
+    counters: [TubeCounters; TUBES_COUNTED],
     /// Empty names follow the last tube.
     names: [[u8; NAME_LENGTH]; TUBES_COUNTED],
 }
@@ -34,7 +34,7 @@ pub struct OfTubes<'q> {
 
 impl CountedTubes {
     pub const NONE: CountedTubes = CountedTubes {
-        counters: [Tube { tasks: [0; _], since: [0; _], transitions: [[0; _]; _] }; _],
+        counters: [TubeCounters { tasks: [0; _], since: [0; _], transitions: [[0; _]; _] }; _],
         names: [[0; _]; _],
     };
 
@@ -44,7 +44,7 @@ impl CountedTubes {
 }
 
 impl OfTubes<'_> {
-    pub fn counters(&self) -> &[Tube; TUBES_COUNTED] {
+    pub fn counters(&self) -> &[TubeCounters; TUBES_COUNTED] {
         &self.read().counters
     }
 
@@ -58,7 +58,7 @@ impl OfTubes<'_> {
     }
 
     /// Returns the counters if the queue has such tubes.
-    fn known(&mut self) -> &mut [Tube] {
+    fn known(&mut self) -> &mut [TubeCounters] {
         if *self.are_there { &mut self.counted.counters } else { &mut [] }
     }
 
@@ -72,7 +72,7 @@ impl OfTubes<'_> {
     /// Applies the changes of a committed transaction. `is_counted`: the recount in progress sees the transaction.
     pub fn commit(&mut self, change: &CounterChange, is_counted: bool) {
         if change.tubes_changed {
-            self.known().fill(Tube::default());
+            self.known().fill(TubeCounters::default());
         }
         if change.replaces {
             self.known().iter_mut().for_each(|tube| tube.tasks = Tasks::default());

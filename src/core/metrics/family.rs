@@ -1,9 +1,9 @@
 //! The list of all metrics, for all formats. A new metric is an entry of [`FAMILIES`].
 
-use crate::change::{Call, Calls};
+use crate::change::{CallKind, Calls};
 use crate::histogram::Histogram;
 use crate::status::{Status, Tasks};
-use Kind::{Counter, Gauge};
+use FamilyKind::{Counter, Gauge};
 
 /// Counters of a queue at one instant.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,7 +44,7 @@ pub struct MeasuredWorker {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FamilyKind {
     Gauge,
     Counter,
     Histogram,
@@ -54,7 +54,7 @@ pub enum Kind {
 pub struct Family {
     /// Ends with the unit, if there is one.
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: FamilyKind,
     pub help: &'static str,
     /// Additional labels, after the labels that identify the queue or the database.
     pub labels: &'static [&'static str],
@@ -84,7 +84,8 @@ pub struct Sample {
 
 const QUEUE: [&str; 3] = ["database", "schema", "queue"];
 /// Calls that end an attempt without success.
-const FAILURES: [Call; 4] = [Call::Release, Call::Bury, Call::Session, Call::Ttr];
+const FAILURES: [CallKind; 4] =
+    [CallKind::Release, CallKind::Bury, CallKind::Session, CallKind::Ttr];
 
 #[rustfmt::skip]
 pub const FAMILIES: [Family; 14] = [
@@ -92,7 +93,7 @@ pub const FAMILIES: [Family; 14] = [
         |queue| by_state(&queue.counters.tasks)),
     queue("xqueue_tube_tasks", Gauge, "Tasks of a tube by state.", &["tube", "state"], Some("tubes"), by_tube),
     queue("xqueue_calls", Counter, "Tasks that went through each kind of call.", &["call"], Some("calls"),
-        |queue| by_call(&Call::ALL, queue)),
+        |queue| by_call(&CallKind::ALL, queue)),
     queue("xqueue_failed_attempts", Counter, "Attempts that failed, by cause.", &["cause"], None,
         |queue| by_call(&FAILURES, queue)),
     lengths("xqueue_wait_seconds", "How long tasks had been ready when they were taken.", |of| &of.waits),
@@ -114,7 +115,7 @@ pub const FAMILIES: [Family; 14] = [
 
 const fn queue(
     name: &'static str,
-    kind: Kind,
+    kind: FamilyKind,
     help: &'static str,
     labels: &'static [&'static str],
     graphite: Option<&'static str>,
@@ -128,7 +129,7 @@ const fn lengths(
     help: &'static str,
     read: fn(&Counters) -> &Histogram,
 ) -> Family {
-    let (kind, read) = (Kind::Histogram, Read::Lengths(read));
+    let (kind, read) = (FamilyKind::Histogram, Read::Lengths(read));
     Family { name, kind, help, labels: &["le"], graphite: None, read }
 }
 
@@ -161,9 +162,9 @@ fn by_tube(queue: &Measured) -> Values {
     queue.tubes.iter().flat_map(of_tube as fn(&(String, Tasks)) -> Values).collect()
 }
 
-fn by_call(calls: &[Call], queue: &Measured) -> Values {
+fn by_call(calls: &[CallKind], queue: &Measured) -> Values {
     let value =
-        |call: &Call| (vec![call.name().into()], queue.counters.calls[*call as usize] as f64);
+        |call: &CallKind| (vec![call.name().into()], queue.counters.calls[*call as usize] as f64);
     calls.iter().map(value).collect()
 }
 

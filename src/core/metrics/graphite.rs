@@ -1,6 +1,6 @@
 //! Formats counters in the Graphite plaintext protocol; `worker::graphite` sends the text.
 
-use crate::metrics::family::{Family, Kind, Sample};
+use crate::metrics::family::{Family, FamilyKind, Sample};
 use std::fmt::Write;
 
 /// Number of labels that identify the queue: database, schema and table.
@@ -17,7 +17,7 @@ pub fn graphite_lines(
     for (family, samples) in families {
         let Some(path) = family.graphite else { continue };
         // Graphite creates a file for each path, so a counter is not sent before its first event.
-        let is_sent = |sample: &&Sample| family.kind != Kind::Counter || sample.value != 0.0;
+        let is_sent = |sample: &&Sample| family.kind != FamilyKind::Counter || sample.value != 0.0;
         for Sample { labels, value, .. } in samples.iter().filter(is_sent) {
             let mut parts: Vec<String> = labels.iter().map(|(_, name)| safe_name(name)).collect();
             if !path.is_empty() {

@@ -1,6 +1,6 @@
 //! Formats metrics in the text format of OpenMetrics 1.0, which Prometheus reads.
 
-use crate::metrics::family::{Family, Kind, Sample};
+use crate::metrics::family::{Family, FamilyKind, Sample};
 use std::fmt::Write;
 
 /// Formats metric families. The last line does not end with a newline, because a client that prints the text adds it. A
@@ -9,9 +9,9 @@ pub fn open_metrics(families: &[(&'static Family, Vec<Sample>)]) -> String {
     let mut text = String::new();
     for (Family { name, kind, help, .. }, samples) in families {
         let kind = match kind {
-            Kind::Gauge => "gauge",
-            Kind::Counter => "counter",
-            Kind::Histogram => "histogram",
+            FamilyKind::Gauge => "gauge",
+            FamilyKind::Counter => "counter",
+            FamilyKind::Histogram => "histogram",
         };
         // Writing into a String cannot fail.
         let _ = writeln!(text, "# TYPE {name} {kind}\n# HELP {name} {help}");
@@ -34,14 +34,14 @@ fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::change::Call;
+    use crate::change::CallKind;
     use crate::metrics::{Counters, Measured, MeasuredWorker, families};
 
     fn queue(table: &str) -> Measured {
         let mut counters = Counters { consumers: 2, exact: true, ..Counters::default() };
         counters.tasks[0] = 5;
-        counters.calls[Call::Put as usize] = 7;
-        counters.calls[Call::Ttr as usize] = 3;
+        counters.calls[CallKind::Put as usize] = 7;
+        counters.calls[CallKind::Ttr as usize] = 3;
         counters.waits.add(2_500);
         let names = ["shop", "public", table].map(String::from);
         Measured { names, counters, ..Measured::default() }

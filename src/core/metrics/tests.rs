@@ -1,7 +1,7 @@
 //! A reader of the format reads written metrics back unchanged, with arbitrary names.
 
-use crate::change::Call;
-use crate::metrics::family::{FAMILIES, Kind};
+use crate::change::CallKind;
+use crate::metrics::family::{FAMILIES, FamilyKind};
 use crate::metrics::graphite::safe_name;
 use crate::metrics::*;
 use crate::status::NAMES;
@@ -24,8 +24,8 @@ fn measured() -> impl Strategy<Value = Measured> {
         |(names, (tasks, of_tube), put, consumers, exact, lengths)| {
             let mut counters = Counters { tasks, consumers, exact, ..Counters::default() };
             lengths.iter().for_each(|length| counters.waits.add(i64::from(*length) * 1000));
-            counters.calls[Call::Put as usize] = put;
-            counters.calls[Call::Ttr as usize] = 4;
+            counters.calls[CallKind::Put as usize] = put;
+            counters.calls[CallKind::Ttr as usize] = 4;
             let tubes = vec![(names[0].clone(), of_tube)];
             Measured { names, counters, tubes, ..Measured::default() }
         },
@@ -90,8 +90,8 @@ proptest! {
         let Measured { counters, tubes, .. } = &queue;
         prop_assert_eq!(of("xqueue_tasks")[0].value, counters.tasks[0].max(0) as f64);
         prop_assert_eq!(of("xqueue_tube_tasks")[1].value, tubes[0].1[1].max(0) as f64);
-        prop_assert_eq!(of("xqueue_calls").len(), Call::ALL.len());
-        prop_assert_eq!(of("xqueue_calls")[Call::Put as usize].value, counters.calls[Call::Put as usize] as f64);
+        prop_assert_eq!(of("xqueue_calls").len(), CallKind::ALL.len());
+        prop_assert_eq!(of("xqueue_calls")[CallKind::Put as usize].value, counters.calls[CallKind::Put as usize] as f64);
         prop_assert_eq!(of("xqueue_failed_attempts").iter().map(|sample| sample.value).sum::<f64>(), 4.0);
         prop_assert_eq!(of("xqueue_consumers")[0].value, f64::from(counters.consumers));
         let waits = of("xqueue_wait_seconds");
@@ -137,7 +137,7 @@ fn every_family_is_in_the_reference() {
         names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
     };
     let expected = FAMILIES.iter().map(|family| {
-        let name = if family.kind == Kind::Counter {
+        let name = if family.kind == FamilyKind::Counter {
             format!("{}_total", family.name)
         } else {
             family.name.into()

@@ -1,6 +1,6 @@
 //! Changes that a transaction makes to a queue's counters.
 
-use crate::change::{Call, Calls, Counts, NOWHERE, OTHER_TUBE, StateAndTube, Transitions, end};
+use crate::change::{CallKind, Calls, Counts, NOWHERE, OTHER_TUBE, StateAndTube, Transitions, end};
 use crate::counters::rates::Flow;
 use crate::histogram::Histogram;
 use crate::status::{Status, Tasks};
@@ -120,7 +120,7 @@ impl CounterChange {
         }
     }
 
-    pub fn call(&mut self, call: Call, tasks: usize) {
+    pub fn call(&mut self, call: CallKind, tasks: usize) {
         self.calls[call as usize] += tasks as i64;
     }
 

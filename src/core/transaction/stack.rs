@@ -5,7 +5,7 @@
 //! replaces the counts before it.
 
 use crate::change::Transitions;
-use crate::position::{Kind, Position};
+use crate::position::{Position, TaskKind};
 use crate::slot_id::SlotId;
 use crate::transaction::Delta;
 use crate::transaction::Growth;
@@ -142,11 +142,11 @@ impl Stack {
     }
 
     /// Returns whether other transactions can see tasks of this kind that this one does not see.
-    pub fn hides(&self, slot: SlotId, kind: Kind) -> bool {
+    pub fn hides(&self, slot: SlotId, kind: TaskKind) -> bool {
         let hides = |delta: &Delta| {
             let has_changed = match kind {
-                Kind::Ready => !delta.waiters.unmade_ready.is_empty(),
-                Kind::Buried => delta.marks.unmade_buried,
+                TaskKind::Ready => !delta.waiters.unmade_ready.is_empty(),
+                TaskKind::Buried => delta.marks.unmade_buried,
             };
             has_changed || delta.marks.moved || delta.counters.replaces || delta.table.redefined
         };
@@ -160,7 +160,7 @@ impl Stack {
     }
 
     /// Returns the first position at which the transaction has made a task ready, or buried one.
-    pub fn lowest(&self, slot: SlotId, kind: Kind) -> Option<Position> {
+    pub fn lowest(&self, slot: SlotId, kind: TaskKind) -> Option<Position> {
         let places = self.of(slot).flat_map(|delta| delta.marks.lowest.by_group());
         places.filter(|(group, _)| kind.may_be_in(*group)).map(|(_, position)| position).min()
     }

@@ -7,7 +7,7 @@ use xqueue_core::status::{Status, Tasks};
 use xqueue_core::transaction::counters::{CounterChange, add, add_all};
 
 #[repr(C)]
-pub struct Shared {
+pub struct CounterState {
     pub(in crate::parts) tasks: Tasks,
     pub(super) calls: Calls,
     pub(super) transitions: Transitions,
@@ -48,10 +48,10 @@ pub enum Need {
     Counting,
 }
 
-impl Shared {
+impl CounterState {
     /// Returns the counters of a queue that waits for its first recount.
-    pub(in crate::parts) fn uncounted() -> Shared {
-        Shared {
+    pub(in crate::parts) fn uncounted() -> CounterState {
+        CounterState {
             tasks: Tasks::default(),
             calls: Calls::default(),
             transitions: Transitions::default(),

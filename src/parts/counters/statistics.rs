@@ -6,7 +6,7 @@ use crate::server::time;
 use xqueue_core::change::Transitions;
 use xqueue_core::counters::rates::Flow;
 use xqueue_core::counters::shown::{ERROR_LENGTH, Shown, Text};
-use xqueue_core::counters::tubes::Tube;
+use xqueue_core::counters::tubes::TubeCounters;
 use xqueue_core::metrics::{Counters, Measured};
 use xqueue_core::options::TUBES_COUNTED;
 use xqueue_core::status::Status;
@@ -18,7 +18,7 @@ pub struct Statistics {
     pub counters: Counters,
     pub transitions: Transitions,
     pub last_minute: Flow,
-    pub tubes: [Tube; TUBES_COUNTED],
+    pub tubes: [TubeCounters; TUBES_COUNTED],
     /// Room reserved by open and prepared transactions.
     pub reserved: i64,
     /// The queue's most important problem and the time at which it was found: the worker's last failure, else a skipped

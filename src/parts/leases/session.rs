@@ -16,8 +16,8 @@ use pgrx::pg_sys::Oid;
 use std::cell::Cell;
 
 thread_local! {
-    static OWN: Cell<Option<Session>> = const { Cell::new(None) };
-    static JOINED: Cell<Option<Session>> = const { Cell::new(None) };
+    static OWN: Cell<Option<OwnSession>> = const { Cell::new(None) };
+    static JOINED: Cell<Option<OwnSession>> = const { Cell::new(None) };
     static LOCAL: Cell<Option<Local>> = const { Cell::new(None) };
     /// A session was opened or joined. The worker is woken at the end of the transaction, when it can see the change.
     static CHANGED: Cell<bool> = const { Cell::new(false) };
@@ -26,7 +26,7 @@ thread_local! {
 
 /// A session that this connection is allowed to act for.
 #[derive(Clone, Copy)]
-pub struct Session {
+pub struct OwnSession {
     pub uuid: Uuid,
     /// Role that it belongs to.
     pub role: Oid,
@@ -37,7 +37,7 @@ pub struct Session {
 /// A session that was joined until the end of the transaction.
 #[derive(Clone, Copy)]
 struct Local {
-    session: Session,
+    session: OwnSession,
     /// From this instant on the lease has to be renewed.
     renew_at: i64,
 }
@@ -57,7 +57,7 @@ pub fn current() -> Result<Uuid> {
 }
 
 /// Returns the session that this connection acts for, with the role that it belongs to.
-pub fn acting() -> Result<Session> {
+pub fn acting() -> Result<OwnSession> {
     refuse_restricted()?;
     let known = ACTS_FOR.into_iter().find_map(|part| Some((part, session(part)?)));
     let role = user::outer();
@@ -92,7 +92,7 @@ pub fn joined(part: Part) -> Option<Uuid> {
     session(part).map(|session| session.uuid)
 }
 
-fn session(part: Part) -> Option<Session> {
+fn session(part: Part) -> Option<OwnSession> {
     match part {
         Part::Own => OWN.get(),
         Part::Joined => JOINED.get(),
@@ -102,13 +102,13 @@ fn session(part: Part) -> Option<Session> {
 }
 
 /// Returns the connection's own session, if there is one, after checking that the current role is allowed to use it.
-pub fn own() -> Result<Option<Session>> {
+pub fn own() -> Result<Option<OwnSession>> {
     OWN.get().map(|session| check(Part::Own, session, user::outer())).transpose()
 }
 
 /// Checks whether the connection, whose role has changed, is allowed to act for a session.
-fn check(part: Part, session: Session, role: Oid) -> Result<Session> {
-    let mut session = Session { checked: role, ..session };
+fn check(part: Part, session: OwnSession, role: Oid) -> Result<OwnSession> {
+    let mut session = OwnSession { checked: role, ..session };
     let login = user::authenticated();
     let is_own = part == Part::Own;
     // If several roles use a session, none of them can join it.
@@ -157,7 +157,7 @@ pub fn is_joined() -> bool {
 }
 
 /// Opens the connection's own session for the current role.
-fn open_own(role: Oid) -> Result<Session> {
+fn open_own(role: Oid) -> Result<OwnSession> {
     if worker::is_own() {
         return Err(Error::new(
             PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
@@ -165,7 +165,7 @@ fn open_own(role: Oid) -> Result<Session> {
         )
         .hint("Triggers that it runs may put tasks; take, ack and release them on a connection."));
     }
-    let session = Session { uuid: new_uuid(), role, checked: role };
+    let session = OwnSession { uuid: new_uuid(), role, checked: role };
     prepare();
     sessions::attach(Part::Own, session.uuid, role.into(), false);
     OWN.set(Some(session));
@@ -182,7 +182,7 @@ pub fn join(part: Part, uuid: Uuid, role: Oid) {
     leave(part);
     let checked = user::outer();
     sessions::attach(part, uuid, checked.into(), true);
-    let session = Session { uuid, role, checked };
+    let session = OwnSession { uuid, role, checked };
     match part {
         Part::Local => LOCAL.set(Some(Local { session, renew_at: i64::MIN })),
         _ => JOINED.set(Some(session)),

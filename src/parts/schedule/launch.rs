@@ -5,7 +5,7 @@ use crate::parts::locks::directory;
 use crate::parts::schedule::NEVER;
 use crate::parts::schedule::process::STARVES_AFTER;
 use crate::parts::schedule::workers::{
-    Assignment, DATABASES, JOBS, Worker, WorkerId, Workers, workers,
+    DATABASES, JOBS, Worker, WorkerAssignment, WorkerId, Workers, workers,
 };
 use crate::server::{latch, process, time};
 use xqueue_core::pause::Limits;
@@ -31,7 +31,7 @@ const UNENDING_AFTER: i64 = 5_000_000;
 pub struct Request {
     pub since: i64,
     pub id: WorkerId,
-    pub of: Assignment,
+    pub of: WorkerAssignment,
 }
 
 /// Registers this process as the launcher.
@@ -127,7 +127,7 @@ pub fn note_unmet(unmet: &[Request]) {
 }
 
 /// Wakes the idle job workers of a database, because others wait for their turns.
-pub fn make_room(of: Assignment) {
+pub fn make_room(of: WorkerAssignment) {
     let now = time::now();
     let mut directory = directory();
     let jobs = workers(&mut directory).jobs().iter();
@@ -159,7 +159,7 @@ pub fn unreachable() -> Vec<u32> {
 }
 
 /// Returns the requests that have waited for a worker slot for a while, and whether each is to be reported now.
-pub fn starving(unmet: &[Request]) -> Vec<(Assignment, bool)> {
+pub fn starving(unmet: &[Request]) -> Vec<(WorkerAssignment, bool)> {
     let now = time::now();
     let mut starving = Vec::with_capacity(unmet.len());
     let mut directory = directory();
@@ -192,7 +192,7 @@ pub fn stop_late() -> (Option<i64>, Vec<u32>) {
 impl Workers {
     /// Returns the turn of a job worker. It never takes the only worker slot, because database workers need it.
     /// `slots`: the number of all worker slots.
-    fn turn_of_job(&mut self, of: Assignment, most: usize, slots: usize, now: i64) -> Turn {
+    fn turn_of_job(&mut self, of: WorkerAssignment, most: usize, slots: usize, now: i64) -> Turn {
         let limit = (slots / COUNTERS_SHARE).max(1);
         if self.is_occupied(of.database) {
             return Turn::Later;
@@ -266,7 +266,7 @@ mod tests {
             leaving: 0,
             left_at: 0,
             has_refused: false,
-            all: std::array::from_fn(|_| Worker::of(Assignment::database(0))),
+            all: std::array::from_fn(|_| Worker::of(WorkerAssignment::database(0))),
         }
     }
 
@@ -274,11 +274,11 @@ mod tests {
     fn a_recount_waits_for_databases_but_not_for_itself() {
         let mut workers = empty();
         for (index, database) in [1, 2].into_iter().enumerate() {
-            workers.all[index] = Worker::of(Assignment::database(database));
+            workers.all[index] = Worker::of(WorkerAssignment::database(database));
             workers.all[index].wanted = true;
             workers.all[index].process.index = database;
         }
-        let recounts = [1, 2].map(|database| Assignment { database, owner: 10, counts: 7 });
+        let recounts = [1, 2].map(|database| WorkerAssignment { database, owner: 10, counts: 7 });
         for (index, recount) in recounts.into_iter().enumerate() {
             workers.all[DATABASES + index] = Worker::of(recount);
         }
@@ -287,7 +287,7 @@ mod tests {
         workers.all[DATABASES + 1].process.needed_at = 0;
         workers.waiting = 1;
         assert_eq!(workers.turn_of_job(recounts[1], 4, COUNTERS_SHARE, NOW), Turn::Now);
-        workers.all[2] = Worker::of(Assignment::database(3));
+        workers.all[2] = Worker::of(WorkerAssignment::database(3));
         (workers.all[2].wanted, workers.all[2].process.needed_at) = (true, NOW);
         assert_eq!(workers.turn_of_job(recounts[1], 4, COUNTERS_SHARE, NOW), Turn::NoSlot);
         assert_eq!(workers.turn_of_job(recounts[1], 4, 2 * COUNTERS_SHARE, NOW), Turn::Now);

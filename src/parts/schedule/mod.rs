@@ -9,4 +9,4 @@ pub mod status;
 #[allow(unsafe_code, reason = "shared memory")]
 pub mod workers;
 
-pub use queue::{Kind, NEVER, Schedule};
+pub use queue::{NEVER, Schedule, WorkKind};

@@ -10,7 +10,9 @@
 use crate::parts::locks::directory;
 use crate::parts::schedule::NEVER;
 use crate::parts::schedule::process::{FAILURE_PAUSES, NO_PROCESS, TURN};
-use crate::parts::schedule::workers::{Assignment, Requests, Worker, WorkerId, Workers, workers};
+use crate::parts::schedule::workers::{
+    Requests, Worker, WorkerAssignment, WorkerId, Workers, workers,
+};
 use crate::server::time;
 use std::cell::Cell;
 use xqueue_core::pause::Pause;
@@ -20,7 +22,7 @@ use xqueue_core::pause::Pause;
 const OWNER_TURN: i64 = 100_000;
 
 thread_local! {
-    static OWN: Cell<Option<(WorkerId, Assignment)>> = const { Cell::new(None) };
+    static OWN: Cell<Option<(WorkerId, WorkerAssignment)>> = const { Cell::new(None) };
 }
 
 /// Returns the owner whose code this process is allowed to run, if it is a job worker.
@@ -30,7 +32,7 @@ pub fn served_owner() -> Option<u32> {
 }
 
 /// Makes this process the worker of an entry. Returns None if the worker is no longer wanted.
-pub fn register(id: WorkerId) -> Option<Assignment> {
+pub fn register(id: WorkerId) -> Option<WorkerAssignment> {
     let now = time::now();
     let of = {
         let mut directory = directory();
@@ -148,7 +150,7 @@ pub fn retire() {
 /// How a job worker ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    pub of: Assignment,
+    pub of: WorkerAssignment,
     /// It ends in the middle of its work.
     pub is_abnormal: bool,
     /// The table on which it worked.

@@ -22,7 +22,7 @@ pub struct Schedule {
 
 /// The kinds of work, each with a pause of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum WorkKind {
     /// Tasks that are due at an instant.
     Timed,
     /// Giving back tasks of ended sessions.
@@ -68,7 +68,7 @@ impl Schedule {
     /// tasks of other sessions.
     pub fn ask_for_sweep(&mut self) {
         self.sweep = true;
-        self.retries[Kind::Orphans as usize].pause.end();
+        self.retries[WorkKind::Orphans as usize].pause.end();
     }
 
     /// Leaves the comparison to another worker, which makes it after the same pause.
@@ -107,24 +107,25 @@ impl Schedule {
     /// Returns when the queue needs work; `NEVER` if it needs none. `is_settled`: the worker knows no session that can
     /// have left tasks.
     pub fn needed_at(&self, now: i64, is_settled: bool) -> i64 {
-        let after =
-            |kind: Kind, at: i64| at.max(self.retries[kind as usize].pause.end_at(now).max(now));
+        let after = |kind: WorkKind, at: i64| {
+            at.max(self.retries[kind as usize].pause.end_at(now).max(now))
+        };
         let at_once = |is_wanted, kind| if is_wanted { after(kind, now) } else { NEVER };
-        let refused = at_once(self.has_failed(Kind::Refused), Kind::Refused);
+        let refused = at_once(self.has_failed(WorkKind::Refused), WorkKind::Refused);
         let timed = match self.due.min(refused) {
             NEVER => NEVER,
-            due => after(Kind::Timed, due),
+            due => after(WorkKind::Timed, due),
         };
-        timed.min(at_once(!is_settled || self.sweep, Kind::Orphans))
+        timed.min(at_once(!is_settled || self.sweep, WorkKind::Orphans))
     }
 
     /// Returns how long work of a kind has to wait.
-    pub fn retry_left(&self, kind: Kind, now: i64) -> Duration {
+    pub fn retry_left(&self, kind: WorkKind, now: i64) -> Duration {
         self.retries[kind as usize].pause.left(now)
     }
 
     /// Returns whether work of a kind has no pause.
-    pub fn may_retry(&self, kind: Kind, now: i64) -> bool {
+    pub fn may_retry(&self, kind: WorkKind, now: i64) -> bool {
         self.retries[kind as usize].pause.is_over(now)
     }
 
@@ -134,30 +135,30 @@ impl Schedule {
     }
 
     /// Begins a pause for work of a kind.
-    pub fn retry_after(&mut self, kind: Kind, now: i64, limits: Limits) {
+    pub fn retry_after(&mut self, kind: WorkKind, now: i64, limits: Limits) {
         self.retries[kind as usize].pause.begin(now, limits);
     }
 
     /// Resets the pause of work of a kind, so that the next pause is short again.
-    pub fn end_retry(&mut self, kind: Kind) {
+    pub fn end_retry(&mut self, kind: WorkKind) {
         self.retries[kind as usize].pause = Pause::NONE;
     }
 
     /// Returns whether work of a kind failed the last time.
-    pub fn has_failed(&self, kind: Kind) -> bool {
+    pub fn has_failed(&self, kind: WorkKind) -> bool {
         self.retries[kind as usize].has_failed
     }
 }
 
 impl QueueGuard {
     /// Shows why work of a kind has failed.
-    pub fn fail(&mut self, kind: Kind, message: &str) {
+    pub fn fail(&mut self, kind: WorkKind, message: &str) {
         self.schedule.retries[kind as usize].has_failed = true;
         self.shown().set_error(message, time::now());
     }
 
     /// Removes the failure of this kind. The queue's error is cleared when no other kind has failed.
-    pub fn end_failure(&mut self, kind: Kind) {
+    pub fn end_failure(&mut self, kind: WorkKind) {
         let retries = &mut self.schedule.retries;
         let had_failed = std::mem::take(&mut retries[kind as usize].has_failed);
         if had_failed && !retries.iter().any(|retry| retry.has_failed) {

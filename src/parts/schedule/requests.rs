@@ -2,7 +2,7 @@
 
 use crate::parts::locks::{Directory, directory};
 use crate::parts::schedule::NEVER;
-use crate::parts::schedule::workers::{Assignment, JOBS, Requests, workers};
+use crate::parts::schedule::workers::{JOBS, Requests, WorkerAssignment, workers};
 use crate::server::{process, time};
 
 /// Requests a worker for this database, unless it has one. `look`: a worker has to check again, even if it is about to
@@ -12,7 +12,7 @@ pub fn want_database_worker(database: u32, look: bool) -> bool {
     let now = time::now();
     let mut directory = directory();
     let workers = workers(&mut directory);
-    let Some(worker) = workers.find_or_add(Assignment::database(database), now) else {
+    let Some(worker) = workers.find_or_add(WorkerAssignment::database(database), now) else {
         // The launcher knows its own refused requests.
         workers.has_refused |= workers.launcher != process::index();
         return false;
@@ -74,7 +74,7 @@ pub fn forget(database: u32) {
 pub fn occupy(database: u32) {
     let mut directory = directory();
     let workers = workers(&mut directory);
-    if let Some(worker) = workers.find_or_add(Assignment::database(database), time::now()) {
+    if let Some(worker) = workers.find_or_add(WorkerAssignment::database(database), time::now()) {
         worker.occupied += 1;
     }
     let jobs = workers.jobs().iter().filter(|worker| worker.is_of(database));
@@ -102,7 +102,7 @@ pub fn vacate(database: u32) {
 }
 
 /// Wakes a job worker, or requests one. Returns false if there are too many.
-pub fn want_job_worker(of: Assignment) -> bool {
+pub fn want_job_worker(of: WorkerAssignment) -> bool {
     let now = time::now();
     let mut directory = directory();
     let workers = workers(&mut directory);

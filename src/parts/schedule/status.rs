@@ -19,24 +19,24 @@ impl Worker {
         now.saturating_sub(since).max(0)
     }
 
-    fn state(&self, now: i64) -> State {
+    fn state(&self, now: i64) -> WorkerState {
         let is_there = self.process.is_there();
         match self.occupied {
-            1.. => State::Ending,
-            _ if is_there && !self.works => State::Startup,
-            _ if is_there && self.lag(now) >= STALLED_AFTER => State::Stalled,
-            _ if is_there => State::Running,
-            _ if self.lag(now) >= STARVES_AFTER => State::NoWorker,
-            _ if self.has_left => State::Resting,
-            _ if self.wanted || self.process.is_attended(now) => State::Startup,
-            _ => State::Init,
+            1.. => WorkerState::Ending,
+            _ if is_there && !self.works => WorkerState::Startup,
+            _ if is_there && self.lag(now) >= STALLED_AFTER => WorkerState::Stalled,
+            _ if is_there => WorkerState::Running,
+            _ if self.lag(now) >= STARVES_AFTER => WorkerState::NoWorker,
+            _ if self.has_left => WorkerState::Resting,
+            _ if self.wanted || self.process.is_attended(now) => WorkerState::Startup,
+            _ => WorkerState::Init,
         }
     }
 }
 
 /// State of a database's worker from the view of its sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum WorkerState {
     /// No worker was requested.
     Init,
     /// A worker was requested, or has begun.
@@ -52,21 +52,21 @@ pub enum State {
     Stalled,
 }
 
-impl State {
+impl WorkerState {
     pub fn name(self) -> &'static str {
         ["INIT", "STARTUP", "RUNNING", "RESTING", "ENDING", "NO_WORKER", "STALLED"][self as usize]
     }
 }
 
-pub fn state(oid: u32) -> State {
-    worker_of(oid).map_or(State::Init, |status| status.state)
+pub fn state(oid: u32) -> WorkerState {
+    worker_of(oid).map_or(WorkerState::Init, |status| status.state)
 }
 
 /// Status of the worker of a database.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerStatus {
     pub database: u32,
-    pub state: State,
+    pub state: WorkerState,
     /// The process, if there is one, and when it began.
     pub worker: Option<(i32, i64)>,
     /// When it ended its last round.
@@ -103,6 +103,6 @@ pub fn all_workers() -> Vec<WorkerStatus> {
     let databases = workers(&mut directory).databases().iter();
     let used = databases.filter(|worker| worker.of.database != 0);
     found.extend(used.map(|worker| WorkerStatus::of(worker, now)));
-    found.retain(|status| status.state != State::Init);
+    found.retain(|status| status.state != WorkerState::Init);
     found
 }

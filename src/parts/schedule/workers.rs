@@ -25,7 +25,7 @@ pub struct WorkerId(pub u32);
 /// The purpose of a worker.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Assignment {
+pub struct WorkerAssignment {
     pub database: u32,
     /// The owner whose queues a job worker serves, or whose table it counts; 0 for the database worker.
     pub owner: u32,
@@ -33,9 +33,9 @@ pub struct Assignment {
     pub counts: u32,
 }
 
-impl Assignment {
-    pub const fn database(database: u32) -> Assignment {
-        Assignment { database, owner: 0, counts: 0 }
+impl WorkerAssignment {
+    pub const fn database(database: u32) -> WorkerAssignment {
+        WorkerAssignment { database, owner: 0, counts: 0 }
     }
 
     pub fn is_database(&self) -> bool {
@@ -47,7 +47,7 @@ impl Assignment {
     }
 
     /// Returns whether both are job workers of one database that wait for each other's turns.
-    pub(super) fn is_rival(&self, other: &Assignment) -> bool {
+    pub(super) fn is_rival(&self, other: &WorkerAssignment) -> bool {
         let is_job = !self.is_database() && !other.is_database();
         is_job && self.database == other.database && self.is_count() == other.is_count()
     }
@@ -72,7 +72,7 @@ pub struct Requests {
 /// A worker, or the record of a worker that is needed at some time. All-zero bytes are a free entry.
 #[repr(C)]
 pub(super) struct Worker {
-    pub(super) of: Assignment,
+    pub(super) of: WorkerAssignment,
     pub(super) process: Process,
     /// The database has the extension, or possibly has it.
     pub(super) wanted: bool,
@@ -97,7 +97,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn of(of: Assignment) -> Worker {
+    pub(super) fn of(of: WorkerAssignment) -> Worker {
         Worker {
             of,
             process: Process::NONE,
@@ -134,7 +134,7 @@ impl Worker {
     /// Returns since when a process has been needed; `NEVER` if there is one, or none is needed.
     pub(super) fn requested_at(&self, now: i64) -> i64 {
         let may_begin = match self.of {
-            Assignment { database: 0, .. } => false,
+            WorkerAssignment { database: 0, .. } => false,
             of => !of.is_database() || self.wanted && self.occupied == 0,
         };
         if may_begin { self.process.requested_at(now) } else { NEVER }
@@ -212,7 +212,7 @@ impl Workers {
     }
 
     /// Returns the entry of a worker, and adds it if necessary. Returns None if there are too many.
-    pub(super) fn find_or_add(&mut self, of: Assignment, now: i64) -> Option<&mut Worker> {
+    pub(super) fn find_or_add(&mut self, of: WorkerAssignment, now: i64) -> Option<&mut Worker> {
         let entries = if of.is_database() { self.databases() } else { self.jobs() };
         let known = entries.iter().position(|worker| worker.of == of);
         let index = known.or_else(|| entries.iter().position(|worker| worker.is_free(now)))?;

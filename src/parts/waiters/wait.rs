@@ -47,7 +47,7 @@ impl Deadline {
 }
 
 /// This process's entry in a wait queue, given up on drop.
-pub struct Place {
+pub struct WaitEntry {
     slot: SlotId,
     since: i64,
     want: Cell<Want>,
@@ -63,7 +63,7 @@ const PATIENCE: (i64, i64) = (1_000_000, 64_000_000);
 
 /// A check that found no task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InVain {
+pub struct NoTask {
     /// End of the pause of the queue.
     pub paused_until: Option<i64>,
     /// Tasks depend on the caller: other consumers can find tasks that this one did not find.
@@ -75,7 +75,7 @@ pub enum News {
     /// The task has ended with this outcome.
     Ended(Outcome),
     /// Something has happened, possibly this end: the watcher has to check. The process stays in the wait queue.
-    Look(Option<Outcome>),
+    Check(Option<Outcome>),
     /// Nothing happened until the deadline.
     None,
 }
@@ -85,19 +85,19 @@ pub enum Waited {
     /// Room for this many tasks was reserved, which the caller has to record.
     Granted(i64),
     /// The capacity has changed: check again.
-    Look,
+    Check,
     /// The deadline has passed.
-    InVain,
+    TooLate,
 }
 
-impl Place {
+impl WaitEntry {
     /// Joins the wait queue at its end.
-    pub fn join(slot: SlotId, queue: &str, want: Want) -> Result<Place> {
-        Place::join_at(slot, queue, want, false)
+    pub fn join(slot: SlotId, queue: &str, want: Want) -> Result<WaitEntry> {
+        WaitEntry::join_at(slot, queue, want, false)
     }
 
     /// Joins the wait queue: with `precedes` before all newcomers, otherwise at its end.
-    pub fn join_at(slot: SlotId, queue: &str, want: Want, precedes: bool) -> Result<Place> {
+    pub fn join_at(slot: SlotId, queue: &str, want: Want, precedes: bool) -> Result<WaitEntry> {
         if WAIT_QUEUE.get().is_some() {
             return Err(Error::new(
                 PgSqlErrorCode::ERRCODE_OBJECT_IN_USE,
@@ -112,7 +112,7 @@ impl Place {
             );
         }
         WAIT_QUEUE.set(Some(slot));
-        let place = Place {
+        let place = WaitEntry {
             slot,
             since: time::now(),
             want: Cell::new(want),
@@ -159,7 +159,7 @@ impl Place {
 
     /// Sleeps after an unsuccessful check until this consumer is woken; returns false if the deadline passes first.
     /// Once woken, the consumer joins the wait queue again at its old position, in case the task is gone.
-    pub fn sleep(&self, deadline: Deadline, look: InVain, queue: &str) -> Result<bool> {
+    pub fn sleep(&self, deadline: Deadline, look: NoTask, queue: &str) -> Result<bool> {
         self.by_caller.set(look.by_caller);
         if !deadline.is_over() && self.has_missed_some(look) {
             latch::wait(Reason::Other, Some(Duration::ZERO), true);
@@ -194,7 +194,7 @@ impl Place {
         match self.news(queue)? {
             News::Ended(outcome) if is_hint => {
                 self.stand(queue, |_| NEVER)?;
-                Ok(News::Look(Some(outcome)))
+                Ok(News::Check(Some(outcome)))
             }
             news => Ok(news),
         }
@@ -205,7 +205,7 @@ impl Place {
         let mut shared = slot::lock(self.slot).ok_or_else(|| gone(queue))?;
         Ok(match shared.waiters().news() {
             Some(Some(outcome)) => News::Ended(outcome),
-            Some(None) => News::Look(None),
+            Some(None) => News::Check(None),
             None => News::None,
         })
     }
@@ -217,8 +217,8 @@ impl Place {
         latch::wait(Reason::Other, Some(Duration::ZERO), true);
         let granted = slot::lock(self.slot).ok_or_else(|| gone(queue))?.waiters().take_grant();
         Ok(match granted {
-            0 if is_woken => Waited::Look,
-            0 => Waited::InVain,
+            0 if is_woken => Waited::Check,
+            0 => Waited::TooLate,
             tasks => Waited::Granted(tasks),
         })
     }
@@ -226,7 +226,7 @@ impl Place {
     /// Returns whether this consumer has to check again: tasks became ready during its unsuccessful check, and other
     /// consumers were possibly woken for them. If it is about to sleep although tasks are ready, the worker is asked to
     /// check.
-    fn has_missed_some(&self, look: InVain) -> bool {
+    fn has_missed_some(&self, look: NoTask) -> bool {
         let Some(mut shared) = slot::lock(self.slot) else { return false };
         let token = TOKEN.take().map(|(token, _)| token);
         let LookEnd { has_changed, looks_again, kept } =
@@ -273,7 +273,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for WaitEntry {
     fn drop(&mut self) {
         KEEPS_PLACE.set(false);
         leave_any_wait_queue();

@@ -4,7 +4,7 @@
 pub(super) mod access;
 mod open;
 
-pub use open::{Bound, Found, Holder, Is, Open, Scan};
+pub use open::{Bound, FoundRow, Holder, Is, Open, ScanStep};
 pub(super) use open::{column_type, null_key};
 
 use crate::server::memory::{Memory, Scratch};

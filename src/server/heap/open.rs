@@ -3,7 +3,7 @@
 mod found;
 mod refused;
 
-pub use found::{Found, Holder};
+pub use found::{FoundRow, Holder};
 
 use crate::server::heap::{Comparisons, Default, Heap, access};
 use crate::server::relation::{LockMode, Relation};
@@ -73,7 +73,7 @@ impl Bound<'_> {
 
 /// Whether a scan continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scan {
+pub enum ScanStep {
     GoesOn,
     Ends,
 }
@@ -125,7 +125,7 @@ impl Open<'_> {
     }
 
     /// Passes rows to `see` in the order of an index, until it ends the scan. Opens the index if necessary.
-    pub fn scan(&self, index: Oid, bounds: &[Bound], mut see: impl FnMut(&Found) -> Scan) {
+    pub fn scan(&self, index: Oid, bounds: &[Bound], mut see: impl FnMut(&FoundRow) -> ScanStep) {
         let Some(position) = self.heap.position(index) else { return };
         let columns = &self.heap.indexes[position].columns;
         let index = self.open_index(position);
@@ -149,7 +149,7 @@ impl Open<'_> {
             let forward = pg_sys::ScanDirection::ForwardScanDirection;
             while pg_sys::index_getnext_slot(scan, forward, slot) {
                 pgrx::check_for_interrupts!();
-                if see(&Found { open: self, slot }) == Scan::Ends {
+                if see(&FoundRow { open: self, slot }) == ScanStep::Ends {
                     break;
                 }
             }
@@ -190,7 +190,7 @@ impl Open<'_> {
     }
 
     /// Passes the version of a row at a location to `see`, if the snapshot sees it.
-    pub fn see_at(&mut self, row: RowId, see: impl FnOnce(&Found)) {
+    pub fn see_at(&mut self, row: RowId, see: impl FnOnce(&FoundRow)) {
         pgrx::check_for_interrupts!();
         let (relation, slot) = (self.relation.pointer(), self.heap.seen);
         // SAFETY: the table is open, which keeps the server from truncating blocks, and only existing blocks are read.
@@ -205,7 +205,7 @@ impl Open<'_> {
                 has_block && access::fetch(relation, row, raw::GetActiveSnapshot(), slot)
             });
             if is_seen {
-                see(&Found { open: self, slot });
+                see(&FoundRow { open: self, slot });
             }
             pg_guard_ffi_boundary(|| raw::clear(slot));
         }

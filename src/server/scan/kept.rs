@@ -45,7 +45,7 @@ pub unsafe fn kept(info: pg_sys::FunctionCallInfo) -> Option<*mut Kept> {
 }
 
 /// A kept row.
-pub enum Row {
+pub enum KeptRow {
     /// A composite value, or another varlena.
     Value(*mut pg_sys::varlena),
     /// A slot with all its columns read.
@@ -165,7 +165,7 @@ impl Kept {
     ///
     /// # Safety
     /// The function has returned, and errors can pass through the caller.
-    pub unsafe fn next(&mut self, back: bool) -> Option<Row> {
+    pub unsafe fn next(&mut self, back: bool) -> Option<KeptRow> {
         // SAFETY: by the contract of this function; the index is inside the list.
         unsafe {
             if !self.store.is_null() {
@@ -174,13 +174,13 @@ impl Kept {
                     return None;
                 }
                 raw::slot_getsomeattrs_int(slot, (*(*slot).tts_tupleDescriptor).natts);
-                return Some(Row::Slot(slot));
+                return Some(KeptRow::Slot(slot));
             }
             // From the position before the first row to the position after the last one.
             let next = if back { self.given - 1 } else { self.given + 1 };
             self.given = next.clamp(0, self.count + 1);
             let is_there = (1..=self.count).contains(&self.given);
-            is_there.then(|| Row::Value(self.row(self.given - 1)))
+            is_there.then(|| KeptRow::Value(self.row(self.given - 1)))
         }
     }
 

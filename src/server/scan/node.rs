@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 use crate::server::foreign::{attribute, list, list_nth};
-use crate::server::scan::kept::{Kept, Row, tuple_of};
+use crate::server::scan::kept::{Kept, KeptRow, tuple_of};
 use crate::server::scan::{Methods, new_node};
 use crate::server::{raw, types};
 use pgrx::pg_sys::{self, Datum};
@@ -119,12 +119,12 @@ unsafe extern "C-unwind" fn next(node: *mut pg_sys::ScanState) -> *mut pg_sys::T
         let mut not_null = false;
         let (values, nulls) = match (*scan).result.next(back) {
             None => return slot,
-            Some(Row::Slot(stored)) => ((*stored).tts_values, (*stored).tts_isnull),
-            Some(Row::Value(row)) if description.is_null() => {
+            Some(KeptRow::Slot(stored)) => ((*stored).tts_values, (*stored).tts_isnull),
+            Some(KeptRow::Value(row)) if description.is_null() => {
                 value = Datum::from(row);
                 (&raw mut value, &raw mut not_null)
             }
-            Some(Row::Value(row)) => {
+            Some(KeptRow::Value(row)) => {
                 let mut tuple = tuple_of(row);
                 raw::heap_deform_tuple(&mut tuple, description, (*scan).values, (*scan).nulls);
                 ((*scan).values, (*scan).nulls)

@@ -4,7 +4,7 @@ use crate::parts::marks::claim::Claim;
 use crate::parts::shortcuts::{self, Shortcut};
 use crate::parts::slot;
 use crate::queue::{Arguments, Queue};
-use crate::server::heap::{Bound, Found, Holder, Is, Open, Scan};
+use crate::server::heap::{Bound, FoundRow, Holder, Is, Open, ScanStep};
 use crate::server::{injection, operators, time, xact};
 use crate::write::assign::applies;
 use crate::write::direct::attempt::{Attempt, Attempts};
@@ -177,7 +177,7 @@ impl Taking<'_, '_, '_, '_, '_> {
         self.open.scan(search.index, &bounds, |found| {
             seen = attempts.attempt(found);
             let goes_on = matches!(seen, Attempt::Unfit | Attempt::Held(Holder::Changes(_)));
-            if goes_on { Scan::GoesOn } else { Scan::Ends }
+            if goes_on { ScanStep::GoesOn } else { ScanStep::Ends }
         });
         seen
     }
@@ -227,7 +227,7 @@ impl Taking<'_, '_, '_, '_, '_> {
                     None => read.has_left_out = true,
                 }
             }
-            if read.found.len() < refill.room { Scan::GoesOn } else { Scan::Ends }
+            if read.found.len() < refill.room { ScanStep::GoesOn } else { ScanStep::Ends }
         });
         injection::point(c"xqueue-ring-is-read");
         if let Some(mut slot) = slot::lock(queue.slot) {
@@ -243,7 +243,7 @@ fn ended_locker(handed: &Handed) -> Option<u32> {
 }
 
 /// Returns whether a task has the wanted label; different labels can have the same hash.
-fn is_of_tube(queue: &Queue, search: Search, found: &Found) -> bool {
+fn is_of_tube(queue: &Queue, search: Search, found: &FoundRow) -> bool {
     let Some((wanted, tube)) = search.arguments.get(Parameter::Tube).zip(queue.tube()) else {
         return true;
     };
@@ -253,7 +253,7 @@ fn is_of_tube(queue: &Queue, search: Search, found: &Found) -> bool {
 
 /// Returns whether a transaction in progress is changing the row. After a rollback the row can still name the old
 /// transaction.
-fn is_being_changed(found: &Found) -> bool {
+fn is_being_changed(found: &FoundRow) -> bool {
     matches!(found.holder(), Holder::Changes(id) if xact::is_in_progress(id))
 }
 

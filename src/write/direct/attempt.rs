@@ -1,12 +1,12 @@
 //! A take that tries tasks one by one, wherever they were found: among candidates or in the index.
 
 use crate::queue::{Direct, Queue};
-use crate::server::heap::{Found, Holder};
+use crate::server::heap::{FoundRow, Holder};
 use crate::server::value::Value;
 use crate::write::assign::{Assignments, applies};
 use crate::write::direct::{note_move, taken};
 use crate::write::passed::Passed;
-use xqueue_core::change::Call;
+use xqueue_core::change::CallKind;
 use xqueue_core::statement::rule::Applies;
 use xqueue_core::status::Status;
 
@@ -41,7 +41,7 @@ impl Attempts<'_, '_, '_> {
     }
 
     /// Takes a task if possible. A task that cannot be converted is passed over.
-    pub fn attempt(&mut self, found: &Found) -> Attempt {
+    pub fn attempt(&mut self, found: &FoundRow) -> Attempt {
         let (queue, passed) = (self.queue, &mut *self.passed);
         if !applies(queue, Applies::TO_TAKE, found) {
             return Attempt::Unfit;
@@ -73,7 +73,7 @@ impl Attempts<'_, '_, '_> {
             }
         }
         taken::keep(queue, found.written());
-        note_move(queue, found, (Status::Ready, Status::Taken), Call::Take);
+        note_move(queue, found, (Status::Ready, Status::Taken), CallKind::Take);
         Attempt::Taken
     }
 }

@@ -1,6 +1,6 @@
 //! Takes by searching the index.
 
-use crate::server::heap::{Bound, Open, Scan};
+use crate::server::heap::{Bound, Open, ScanStep};
 use crate::server::{injection, xact};
 use crate::write::direct::attempt::{Attempt, Attempts};
 use pgrx::pg_sys::Oid;
@@ -25,7 +25,7 @@ pub fn take(open: &Open, index: Oid, bounds: &[Bound], attempts: &mut Attempts) 
                 Attempt::Impossible => is_impossible = true,
                 Attempt::Taken | Attempt::Unfit | Attempt::Held(_) | Attempt::Refused => {}
             }
-            if is_impossible || attempts.is_over() { Scan::Ends } else { Scan::GoesOn }
+            if is_impossible || attempts.is_over() { ScanStep::Ends } else { ScanStep::GoesOn }
         });
         if is_impossible || attempts.is_over() {
             return is_impossible;

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::parts::shortcuts::{self, Shortcut};
 use crate::queue::{Arguments, Queue};
-use crate::server::heap::{Bound, Is, Scan};
+use crate::server::heap::{Bound, Is, ScanStep};
 use crate::server::spi::Rows;
 use crate::server::trigger::Event;
 use crate::server::value::Value;
@@ -12,7 +12,7 @@ use crate::transaction;
 use crate::write::assign::{is_alive, is_in_state};
 use crate::write::direct::{assignments_of_take, is_passing, note_move};
 use crate::write::passed::Passed;
-use xqueue_core::change::Call;
+use xqueue_core::change::CallKind;
 use xqueue_core::level::{self, Level};
 use xqueue_core::statement::Parameter;
 use xqueue_core::statement::rule::Applies;
@@ -60,22 +60,22 @@ pub fn take(
     let mut next_level = if has_levels { level::LAST } else { level::UNKNOWN };
     open.scan(index, &bounds, |found| {
         if !is_alive(queue, Applies::TO_TAKE, found) {
-            return Scan::GoesOn;
+            return ScanStep::GoesOn;
         }
         let level = queue.level_of(found);
         if row.is_some() {
             next_level = level;
-            return Scan::Ends;
+            return ScanStep::Ends;
         }
         if is_in_state(queue, Applies::TO_TAKE, found)
             && level <= limit
             && passed.passes_over_resting(found)
         {
             has_passed = true;
-            return Scan::GoesOn;
+            return ScanStep::GoesOn;
         }
         if passed.is_exhausted() {
-            return Scan::Ends;
+            return ScanStep::Ends;
         }
         let mut delivered = None;
         let see = |task: Value<'static>| {
@@ -90,7 +90,7 @@ pub fn take(
             Some(changes) => match found.update_unless_refused(&changes, locks_first, see) {
                 Ok(true) => {
                     passed.end_rest_of(found);
-                    note_move(queue, found, (Status::Ready, Status::Taken), Call::Take);
+                    note_move(queue, found, (Status::Ready, Status::Taken), CallKind::Take);
                     row = delivered;
                     None
                 }
@@ -98,11 +98,11 @@ pub fn take(
                 Err(refusal) => {
                     passed.pass_over(&direct, found, refusal);
                     has_passed = true;
-                    return Scan::GoesOn;
+                    return ScanStep::GoesOn;
                 }
             },
         };
-        if row.is_some() && has_levels { Scan::GoesOn } else { Scan::Ends }
+        if row.is_some() && has_levels { ScanStep::GoesOn } else { ScanStep::Ends }
     });
     let Some(row) = row else {
         // The tasks that were passed over are still there.

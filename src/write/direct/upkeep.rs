@@ -7,7 +7,7 @@
 use crate::error::Error;
 use crate::parts::shortcuts::{self, Shortcut};
 use crate::queue::{Arguments, Direct, Queue};
-use crate::server::heap::{Bound, Found, Is, Open, Scan};
+use crate::server::heap::{Bound, FoundRow, Is, Open, ScanStep};
 use crate::server::privileges;
 use crate::server::trigger::Event;
 use crate::server::types::Uuid;
@@ -20,7 +20,7 @@ use crate::write::seen::Seen;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::rc::Rc;
-use xqueue_core::change::{Call, StateAndTube};
+use xqueue_core::change::{CallKind, StateAndTube};
 use xqueue_core::field::Field;
 use xqueue_core::statement::{Change, Index, MORTAL};
 use xqueue_core::status::Status;
@@ -42,19 +42,19 @@ struct Kind {
     states: &'static [Status],
     /// The field with the instant at which a task is due.
     instant: Option<Field>,
-    call: Call,
+    call: CallKind,
 }
 
 fn kind(change: Change) -> Option<Kind> {
     const TAKEN: &[Status] = &[Status::Taken];
     let due = |index, states, field, call| Kind { index, states, instant: Some(field), call };
     Some(match change {
-        Change::Promote => due(Index::Due, &[Status::Waiting], Field::Runat, Call::Delay),
-        Change::ExpireLeases => due(Index::Due, TAKEN, Field::Runat, Call::Ttr),
-        Change::DeleteZombies => due(Index::Due, &[Status::Zombie], Field::Runat, Call::Zombie),
-        Change::Expire => due(Index::Expiry, &MORTAL, Field::Expires, Call::Ttl),
+        Change::Promote => due(Index::Due, &[Status::Waiting], Field::Runat, CallKind::Delay),
+        Change::ExpireLeases => due(Index::Due, TAKEN, Field::Runat, CallKind::Ttr),
+        Change::DeleteZombies => due(Index::Due, &[Status::Zombie], Field::Runat, CallKind::Zombie),
+        Change::Expire => due(Index::Expiry, &MORTAL, Field::Expires, CallKind::Ttl),
         Change::Reap | Change::ReapOwnerless => {
-            Kind { index: Index::Taken, states: TAKEN, instant: None, call: Call::Session }
+            Kind { index: Index::Taken, states: TAKEN, instant: None, call: CallKind::Session }
         }
         Change::Take { .. }
         | Change::TakeNamed { .. }
@@ -109,7 +109,7 @@ impl Upkeep<'_> {
         change: Change,
         wanted: Wanted,
         limit: usize,
-        is_tried: impl Fn(&Found) -> bool,
+        is_tried: impl Fn(&FoundRow) -> bool,
     ) -> Option<usize> {
         let (queue, kind) = (self.queue, kind(change)?);
         let assignments = self.assignments(change)?;
@@ -119,7 +119,7 @@ impl Upkeep<'_> {
         let mut changed = 0;
         self.scan(&open, change, wanted, |found, from| {
             if !is_tried(found) {
-                return Scan::GoesOn;
+                return ScanStep::GoesOn;
             }
             let is_changed = match deletes {
                 true => found.delete_at_once() && note_end(queue, found, from, kind.call),
@@ -130,7 +130,7 @@ impl Upkeep<'_> {
                 }
             };
             changed += usize::from(is_changed);
-            if changed < limit { Scan::GoesOn } else { Scan::Ends }
+            if changed < limit { ScanStep::GoesOn } else { ScanStep::Ends }
         });
         drop(open);
         counting::note(queue, kind.call, changed);
@@ -146,11 +146,11 @@ impl Upkeep<'_> {
         open: &Open,
         change: Change,
         wanted: Wanted,
-        mut see: impl FnMut(&Found, Status) -> Scan,
+        mut see: impl FnMut(&FoundRow, Status) -> ScanStep,
     ) {
         let Some(kind) = kind(change) else { return };
         let queue = self.queue;
-        let is_wanted = |found: &Found| {
+        let is_wanted = |found: &FoundRow| {
             let status = queue.status_read(queue.value_of(found, Field::Status));
             status.filter(|status| kind.states.contains(status))
         };
@@ -161,11 +161,11 @@ impl Upkeep<'_> {
                 if let Wanted::Due { now, .. } = wanted {
                     let instant = kind.instant.and_then(|field| queue.instant_of(found, field));
                     if instant.is_none_or(|instant| instant > now) {
-                        return Scan::Ends;
+                        return ScanStep::Ends;
                     }
                 }
-                let next = is_wanted(found).map_or(Scan::GoesOn, |status| see(found, status));
-                ends = next == Scan::Ends;
+                let next = is_wanted(found).map_or(ScanStep::GoesOn, |status| see(found, status));
+                ends = next == ScanStep::Ends;
                 next
             });
         };
@@ -184,7 +184,11 @@ impl Upkeep<'_> {
     }
 
     /// Returns the next instant at which a task that passes `is_tried` is due; no task is due before `since`.
-    pub fn next_due(&self, since: i64, is_tried: impl Fn(&Found) -> bool) -> Option<Option<i64>> {
+    pub fn next_due(
+        &self,
+        since: i64,
+        is_tried: impl Fn(&FoundRow) -> bool,
+    ) -> Option<Option<i64>> {
         let (queue, open) = (self.queue, self.direct.open(&[])?);
         let first = |index: Option<Oid>, field: Field, acts: &dyn Fn(Status) -> bool| {
             let mut first = None;
@@ -192,10 +196,10 @@ impl Upkeep<'_> {
             open.scan(index?, &[since], |found| {
                 let status = queue.status_read(queue.value_of(found, Field::Status));
                 if !status.is_some_and(acts) || !is_tried(found) {
-                    return Scan::GoesOn;
+                    return ScanStep::GoesOn;
                 }
                 first = queue.instant_of(found, field);
-                Scan::Ends
+                ScanStep::Ends
             });
             first
         };
@@ -213,10 +217,10 @@ impl Upkeep<'_> {
             open.scan(taken, bounds, |found| {
                 let status = queue.status_read(queue.value_of(found, Field::Status));
                 if status != Some(Status::Taken) {
-                    return Scan::GoesOn;
+                    return ScanStep::GoesOn;
                 }
                 first = Some(queue.value_of(found, Field::Owner).map(Value::to_uuid));
-                Scan::Ends
+                ScanStep::Ends
             });
             first
         };
@@ -237,7 +241,7 @@ impl Upkeep<'_> {
             let (mut is_holding, sessions) = (false, std::slice::from_ref(*session));
             self.scan(&open, Change::Reap, Wanted::Held { sessions }, |_, _| {
                 is_holding = true;
-                Scan::Ends
+                ScanStep::Ends
             });
             is_holding
         };
@@ -245,7 +249,7 @@ impl Upkeep<'_> {
     }
 }
 
-fn out_of_range(queue: &Queue, found: &Found) -> Error {
+fn out_of_range(queue: &Queue, found: &FoundRow) -> Error {
     let (key, name) = (queue.key_text_of(found), &queue.name);
     let message = format!("task {key} of queue \"{name}\" has values out of range");
     Error::new(PgSqlErrorCode::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE, message)
@@ -253,15 +257,15 @@ fn out_of_range(queue: &Queue, found: &Found) -> Error {
 }
 
 /// Records that a task has moved to the state in which it was written.
-fn note(queue: &Queue, found: &Found, from: Status, call: Call) -> bool {
+fn note(queue: &Queue, found: &FoundRow, from: Status, call: CallKind) -> bool {
     let to = queue.status_read(queue.value_of(found.written(), Field::Status));
     note_move(queue, found, (from, to.unwrap_or(from)), call);
     true
 }
 
 /// Records that a task was deleted.
-fn note_end(queue: &Queue, found: &Found, status: Status, call: Call) -> bool {
+fn note_end(queue: &Queue, found: &FoundRow, status: Status, call: CallKind) -> bool {
     let old = Seen { place: StateAndTube { status, tube: queue.tube_of(found) }, row: found };
-    row::note(queue, Some(old), None::<Seen<Found>>, Some(call));
+    row::note(queue, Some(old), None::<Seen<FoundRow>>, Some(call));
     true
 }

@@ -11,7 +11,7 @@ use crate::queue::{self, Arguments, Queue};
 use crate::server::spi::Rows;
 use crate::server::value::Value;
 use crate::write::unchanged;
-use xqueue_core::change::Call;
+use xqueue_core::change::CallKind;
 use xqueue_core::form::Form;
 use xqueue_core::statement::{Change, Parameter};
 
@@ -35,7 +35,7 @@ struct Numbers {
 /// If there is no other task, the caller gets the error of such a task.
 pub fn change(
     queue: &Queue,
-    call: Call,
+    call: CallKind,
     change: Change,
     arguments: &Arguments,
     mut deliver: impl FnMut(&Rows) -> Result<()>,

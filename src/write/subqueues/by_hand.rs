@@ -10,7 +10,7 @@ use crate::server::xact;
 use crate::transaction;
 use crate::write::subqueues::{in_flight, too_many};
 use pgrx::PgSqlErrorCode;
-use xqueue_core::change::{Call, StateAndTube};
+use xqueue_core::change::{CallKind, StateAndTube};
 use xqueue_core::subqueues::Refusal;
 
 /// Claims the sub-queue of a task that was taken or has come from another sub-queue, unless the take in progress has
@@ -19,7 +19,7 @@ pub fn claim(queue: &Queue, place: &StateAndTube, row: &Tuple) -> Result<()> {
     let Some(subqueue) = place.subqueue() else { return Ok(()) };
     let slot = queue.slot;
     let is_own = transaction::pending_subqueue(slot, subqueue).is_own();
-    if is_own && transaction::being_done(slot) == Some(Call::Take) {
+    if is_own && transaction::being_done(slot) == Some(CallKind::Take) {
         return Ok(());
     }
     if !is_own {

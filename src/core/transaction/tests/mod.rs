@@ -5,9 +5,9 @@ mod changes;
 mod model;
 mod stack;
 
-use crate::change::{Call, Counts, OTHER_TUBE, Outcome, StateAndTube};
+use crate::change::{CallKind, Counts, OTHER_TUBE, Outcome, StateAndTube};
 use crate::level::Level;
-use crate::position::{Group, Kind, Position};
+use crate::position::{Group, Position, TaskKind};
 use crate::slot_id::SlotId;
 use crate::status::{Status, Tasks};
 use crate::transaction::Delta;
@@ -55,7 +55,7 @@ fn assert_sum(model: &Model, slot: SlotId, delta: &Delta) -> Result<(), TestCase
     let lowest =
         delta.marks.lowest.by_group().map(|(group, at)| (format!("{group:?}"), (group, at)));
     prop_assert_eq!(lowest.collect::<BTreeMap<_, _>>(), model.lowest(slot));
-    let calls = Call::ALL.map(|call| {
+    let calls = CallKind::ALL.map(|call| {
         model.sum(slot, |change| match change {
             Change::Called(of, tasks) if *of == call => *tasks as i64,
             _ => 0,
@@ -123,16 +123,16 @@ fn assert_questions(stack: &Stack, slot: SlotId) -> Result<(), TestCaseError> {
     prop_assert_eq!(growth.lacking(growth.reserved), growth.tasks);
     let may_hide = total.marks.moved || total.counters.replaces || total.table.redefined;
     prop_assert_eq!(
-        stack.hides(slot, Kind::Ready),
+        stack.hides(slot, TaskKind::Ready),
         may_hide || !total.waiters.unmade_ready.is_empty()
     );
-    prop_assert_eq!(stack.hides(slot, Kind::Buried), may_hide || total.marks.unmade_buried);
+    prop_assert_eq!(stack.hides(slot, TaskKind::Buried), may_hide || total.marks.unmade_buried);
     let has_redefined = total.table.redefined || total.counters.recount || total.counters.replaces;
     prop_assert_eq!(stack.has_redefined(slot), has_redefined);
-    for kind in [Kind::Ready, Kind::Buried] {
+    for kind in [TaskKind::Ready, TaskKind::Buried] {
         let of_kind = total.marks.lowest.by_group().filter(|(group, _)| match kind {
-            Kind::Ready => *group != Group::Buried,
-            Kind::Buried => *group == Group::Buried || *group == Group::ALL,
+            TaskKind::Ready => *group != Group::Buried,
+            TaskKind::Buried => *group == Group::Buried || *group == Group::ALL,
         });
         prop_assert_eq!(stack.lowest(slot, kind), of_kind.map(|(_, position)| position).min());
     }

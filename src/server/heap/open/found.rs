@@ -15,7 +15,7 @@ use xqueue_core::row_id::RowId;
 type See<'a, E> = &'a mut dyn FnMut(Value<'static>) -> Result<(), E>;
 
 /// A row found by a scan.
-pub struct Found<'open> {
+pub struct FoundRow<'open> {
     pub(super) open: &'open Open<'open>,
     pub(super) slot: *mut pg_sys::TupleTableSlot,
 }
@@ -41,7 +41,7 @@ impl Holder {
     }
 }
 
-impl Row for Found<'_> {
+impl Row for FoundRow<'_> {
     fn value(&self, number: i16) -> Option<Value<'_>> {
         // SAFETY: the slot holds the row while the found row exists.
         unsafe { access::value(self.slot, number) }
@@ -53,7 +53,7 @@ impl Row for Found<'_> {
     }
 }
 
-impl Found<'_> {
+impl FoundRow<'_> {
     /// Returns the location of this version of the row.
     pub fn id(&self) -> RowId {
         // SAFETY: the slot is valid while it is seen.

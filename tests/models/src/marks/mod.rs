@@ -16,7 +16,7 @@
 //! | `Callback` | `end::commit` (src/transaction/end.rs), `QueueGuard::commit`, `lower_marks` (src/parts/marks/shared.rs), [`Mark::lower`] |
 //! | `Start`, `Probe`, `End` | `start::start` (src/write/start.rs), [`Mark::start`], `start::first`, [`Mark::end_raise`] |
 //! | `PrePrepare`, `MarkAgain` | `end::transaction_ended`, `QueueGuard::mark_prepared` |
-//! | `Clear`, `Look`, `Settle` | `Prepared::look` (src/worker/prepared.rs), src/parts/prepared/mod.rs |
+//! | `Clear`, `Look`, `Settle` | `PreparedCheck::look` (src/worker/prepared.rs), src/parts/prepared/mod.rs |
 //! | `Recount` | `count_briefly`, `count_at_leisure` (src/worker/recounts.rs), `QueueGuard::nudge_for_counted` |
 //! | `ReadMark`, `TakeFirst` | a waiting consumer that was woken, src/parts/waiters/wait.rs and src/api/consumer.rs |
 //!
