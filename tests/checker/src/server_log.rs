@@ -4,10 +4,9 @@
 pub const PREFIX: &str = "log_line_prefix = '%m|%p|%e|%b|'";
 
 /// Errors that the faults, and other clients, cause for clients.
-const ERRORS: [&str; 16] = [
+const ERRORS: [&str; 15] = [
     "0A000", // a feature is off while the queue is switched
     "22023", // the same
-    "23505", // two takes of one sub-queue
     "25P02", // a transaction after its error
     "40001", "40P01", // a deadlock of a fault's DDL
     "42701", "42703", // columns come and go
