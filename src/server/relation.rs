@@ -94,11 +94,15 @@ pub fn try_lock_whole(table: Oid, lock: LockMode) -> bool {
     with_indexes(table).is_some_and(|toast| toast == Oid::INVALID || with_indexes(toast).is_some())
 }
 
-/// Returns whether this session has a table open, for example in the middle of a statement.
+/// Returns whether this session has a table open, for example in the middle of a statement, or has changed rows of it
+/// whose triggers have not fired yet, for example by the cascade of a foreign key.
 pub fn is_in_use(table: Oid) -> bool {
     let relation = Relation::open(table, LockMode::None);
-    // SAFETY: an open relation, which counts one reference of this function.
-    relation.is_some_and(|relation| unsafe { (*relation.pointer).rd_refcnt } > 1)
+    // SAFETY: an open relation, which counts one reference of this function; a search in the list of events.
+    unsafe {
+        relation.is_some_and(|relation| (*relation.pointer).rd_refcnt > 1)
+            || pg_sys::AfterTriggerPendingOnRel(table)
+    }
 }
 
 /// Makes every process read the table's definition again.

@@ -221,7 +221,8 @@ impl Take<'_> {
         };
         let stays = match looked {
             Looked::Taken => return Ok(Found::Taken),
-            Looked::Busy => false,
+            // The taken task can be one of a statement in progress, which can still fail.
+            Looked::Busy => self.queue.may_be_changing(),
             Looked::Later => {
                 give_back(self.queue, subqueue, Back::Tail);
                 return Ok(Found::Later);
@@ -286,8 +287,12 @@ pub fn take_named(
     Ok(taken)
 }
 
-/// Gives back a sub-queue that this transaction has claimed without taking a task.
+/// Gives back a sub-queue that this transaction has claimed without taking a task. Keeps it if code of a user, called
+/// meanwhile, has taken a task under the claim.
 fn give_back(queue: &Queue, subqueue: u64, to: Back) {
+    if transaction::pending_subqueue(queue.slot, subqueue).taken > 0 {
+        return;
+    }
     transaction::note(queue.slot, |delta| delta.subqueues.unclaim(subqueue));
     if subqueues::give_back(queue.slot, subqueue, to)
         && let Some(mut slot) = slot::lock(queue.slot)

@@ -29,7 +29,10 @@ impl Take<'_> {
         // Changes that only this transaction sees can be rolled back. Neither an old snapshot nor a part of the rows
         // completes a ring.
         let pending = transaction::pending_subqueues(slot);
-        let sees_part = xact::has_fixed_snapshot() || pending.more || self.queue.has_row_security;
+        let sees_part = xact::has_fixed_snapshot()
+            || pending.more
+            || self.queue.has_row_security
+            || self.queue.may_be_changing();
         let mut queued = 0;
         if search.ends == 0 {
             let seen_otherwise = pending.iter().filter(|(_, change)| change.is_seen_otherwise());

@@ -9,6 +9,7 @@ mod marks_buried;
 mod marks_tubes;
 mod marks_tubes_many;
 mod marks_unseen;
+mod mid_statement;
 mod tubes;
 mod utube;
 mod utube_by_hand;

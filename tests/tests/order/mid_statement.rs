@@ -1,0 +1,122 @@
+//! Code of a user that takes in the middle of a statement, when rows have changed and their triggers have not fired yet.
+//! The statement can still fail or be rolled back: nothing that the take sees must outlast it.
+
+use xqueue_tests::*;
+
+/// Makes a queue whose tasks belong to customers, and go with them. The deletion of a customer takes tasks.
+fn with_customers(features: &Value) -> Queue {
+    let columns = "id bigint PRIMARY KEY, customer int";
+    let mut q = Queue::with("mid_statement", columns, &json!({ "features": features }));
+    q.sql(
+        "CREATE TABLE {q}_customers (id int PRIMARY KEY); INSERT INTO {q}_customers VALUES (1), (2);
+         ALTER TABLE {q} ADD FOREIGN KEY (customer) REFERENCES {q}_customers ON DELETE CASCADE;
+         CREATE FUNCTION {q}_takes() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN PERFORM xqueue.take('{q}', count => 1000); RETURN NULL; END $$;
+         CREATE TRIGGER takes AFTER DELETE ON {q}_customers FOR EACH ROW EXECUTE FUNCTION {q}_takes()",
+    );
+    q
+}
+
+/// Makes a function that takes from all sub-queues, and fails at one task.
+fn taking(q: &mut Queue, fails_at: i64) {
+    q.sql(&format!(
+        "CREATE FUNCTION {{q}}_take(id bigint) RETURNS bigint LANGUAGE plpgsql AS
+             $$ BEGIN
+                 IF id = {fails_at} THEN RAISE 'no more'; END IF;
+                 PERFORM xqueue.take('{{q}}', count => 1000);
+                 RETURN id;
+             END $$"
+    ));
+}
+
+/// The transaction that is rolled back does not report the tasks that it brings back.
+fn forget_subqueues(q: &mut Queue) {
+    q.sql("BEGIN; TRUNCATE {q}; ROLLBACK");
+}
+
+#[test]
+fn a_mark_is_not_raised_over_tasks_that_a_cascade_deletes() {
+    let mut q = with_customers(&json!({}));
+    q.sql("INSERT INTO {q} SELECT n, 1 + n / 6 FROM generate_series(1, 7) n");
+    q.assert_exact();
+    q.sql("BEGIN; DELETE FROM {q}_customers WHERE id = 1; ROLLBACK");
+    assert_eq!(q.takes(9), [1, 2, 3, 4, 5, 6, 7]);
+    q.verify();
+}
+
+#[test]
+fn a_task_in_flight_is_known_after_a_cascade_that_has_deleted_the_one_before() {
+    let mut q = with_customers(&json!({"utube": true}));
+    q.sql("INSERT INTO {q} (id, customer, tube) VALUES (1, 1, 'a'), (2, 2, 'a'), (3, 2, 'a')");
+    assert_eq!(q.takes(1), [1]);
+    forget_subqueues(&mut q);
+    let mut other = q.client();
+    let name = q.name.clone();
+    other.batch_execute(&format!("DELETE FROM {name}_customers WHERE id = 1")).unwrap();
+    let in_flight = "SELECT count(*) FROM {q} WHERE status = 'T'";
+    let before: i64 = scalar(&mut other, &in_flight.replace("{q}", &name), &[]);
+    let now = q.takes(9).len() as i64;
+    assert_eq!(before + now, 1, "{before} of the cascade, {now} after it");
+    q.verify();
+}
+
+#[test]
+fn a_subqueue_stays_known_if_its_deletion_is_rolled_back() {
+    let mut q = Queue::with("mid_statement", COLUMNS, &json!({"features": {"utube": true}}));
+    q.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a'), (2, 'b'), (3, 'b')");
+    taking(&mut q, 0);
+    forget_subqueues(&mut q);
+    q.sql("BEGIN; DELETE FROM {q} WHERE tube = 'a' RETURNING {q}_take(id); ROLLBACK");
+    let mut taken = q.takes(9);
+    taken.sort_unstable();
+    assert_eq!(taken, [1, 2]);
+    q.verify();
+}
+
+#[test]
+fn a_subqueue_stays_known_if_a_statement_that_takes_by_hand_fails() {
+    let mut q = Queue::with("mid_statement", COLUMNS, &json!({"features": {"utube": true}}));
+    q.sql("INSERT INTO {q} (id, tube) SELECT n, chr(97 + n % 8) FROM generate_series(0, 15) n");
+    forget_subqueues(&mut q);
+    // The take completes the list of sub-queues; those of the others are not known to be free.
+    let [first] = q.takes(1)[..] else { panic!("one task") };
+    let mut ids = (0..8).filter(|id| *id != first);
+    let (one, end) = (ids.next().unwrap_or_default(), ids.next_back().unwrap_or_default());
+    taking(&mut q, end + 8);
+    q.fails(
+        &format!(
+            "UPDATE {{q}} SET status = 'T' WHERE id IN ({one}, {}) RETURNING {{q}}_take(id)",
+            end + 8
+        ),
+        "P0001",
+        "no more",
+    );
+    let mut taken = q.takes(20);
+    taken.push(first);
+    taken.sort_unstable();
+    assert_eq!(taken, (0..8).collect::<Vec<_>>());
+    q.verify();
+}
+
+/// The take leaves sub-queue b, whose first task is locked, and takes from a. A trigger takes from b meanwhile.
+#[test]
+fn a_claim_under_which_a_trigger_has_taken_a_task_is_kept() {
+    let features = json!({"features": {"utube": true, "priority": true}});
+    let mut q = Queue::with("mid_statement", COLUMNS, &features);
+    q.sql(
+        "INSERT INTO {q} (id, tube, priority) VALUES (1, 'b', 1), (2, 'b', 1), (3, 'a', 2);
+         CREATE FUNCTION {q}_also() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN PERFORM xqueue.take('{q}', id => 2); RETURN NULL; END $$;
+         CREATE TRIGGER also AFTER UPDATE ON {q} FOR EACH ROW
+             WHEN (NEW.id = 3 AND NEW.status = 'T') EXECUTE FUNCTION {q}_also()",
+    );
+    let (mut locker, mut other, name) = (q.client(), q.client(), q.name.clone());
+    locker.batch_execute(&format!("BEGIN; SELECT FROM {name} WHERE id = 1 FOR UPDATE")).unwrap();
+    other.batch_execute("BEGIN").unwrap();
+    assert_eq!(ids(&take(&mut other, &name, "0", 1)), [3]);
+    locker.batch_execute("ROLLBACK").unwrap();
+    assert!(q.takes(9).is_empty());
+    other.batch_execute("COMMIT").unwrap();
+    assert!(q.takes(9).is_empty());
+    q.verify();
+}
