@@ -58,7 +58,7 @@ fn a_column_that_has_got_another_type() {
         ("attempts", "text", "'1'", "integer"),
         ("priority", "uuid", "gen_random_uuid()", "integer"),
         ("reason", "bigint", "1", "text"),
-        ("status", "bigint", "1", "char"),
+        ("status", "real", "1", "char"),
         ("tube", "json", "'{}'", "order"),
         ("id", "json", "to_json(id)", "order"),
     ] {

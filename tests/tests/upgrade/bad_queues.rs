@@ -90,7 +90,7 @@ fn options() {
         (r#"{"fields": {"status": "ctid"}}"#, "42804 22023 42703 42701 55000"),
         (r#"{"states": {"X": "x"}}"#, "22023"),
         (r#"{"states": {"R": "T"}}"#, "22023 55000"),
-        (r#"{"states": {"R": 1}}"#, "22023"),
+        (r#"{"states": {"R": true}}"#, "22023"),
         (r#"{"existing": "Q"}"#, "22023"),
         (r#"{"existing": "T"}"#, "22023"),
         (r#"[1, 2]"#, "22023"),
@@ -114,7 +114,8 @@ fn columns_of_the_wrong_kind() {
     let (mut q, _other) = sample();
     let table = unique("bad_columns");
     for (columns, states) in [
-        ("id int PRIMARY KEY, status int", "42804"),
+        ("id int PRIMARY KEY, status int", "22023"),
+        ("id int PRIMARY KEY, status real", "42804"),
         ("id int PRIMARY KEY, status timestamptz", "42804"),
         ("id int PRIMARY KEY, status text[]", "42804"),
         (
