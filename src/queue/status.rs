@@ -93,20 +93,18 @@ impl StatusColumn {
 
     /// Returns the value that stands for a state.
     pub(super) fn write(&self, status: Status, options: &Options) -> Result<Value<'static>> {
+        // A domain has no such value: it is parsed.
+        if let Labels::Integers(values) = &self.labels
+            && let Some(value) = Value::integer(values[status as usize], self.oid)
+        {
+            return Ok(value);
+        }
         match &self.labels {
             Labels::Letters(letters) if self.is_char => Ok(Value::letter(letters[status as usize])),
             Labels::Texts(texts) if self.oid == types::TEXT => {
                 Ok(Value::text(&texts[status as usize]))
             }
-            _ => {
-                let integer = match &self.labels {
-                    Labels::Integers(values) => Value::integer(values[status as usize], self.oid),
-                    _ => None,
-                };
-                let parse =
-                    || operators::parse_value_for(&options.label(status), self.oid, self.modifier);
-                integer.map_or_else(parse, Ok)
-            }
+            _ => operators::parse_value_for(&options.label(status), self.oid, self.modifier),
         }
     }
 

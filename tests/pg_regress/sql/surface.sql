@@ -65,7 +65,7 @@ FROM pg_trigger t
 JOIN pg_class c ON c.oid = t.tgrelid
 WHERE c.relnamespace = 'xqueue'::regnamespace AND obj_description(t.oid, 'pg_trigger') IS NULL;
 
--- What belongs to the extension but does not lie in its schemas, and what lies there but does not belong to it: nothing
+-- No object of the extension lies outside its schemas, and no other object lies in them
 SELECT pg_describe_object(d.classid, d.objid, d.objsubid) AS "outside"
 FROM pg_depend d
 JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass
