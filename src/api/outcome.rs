@@ -58,12 +58,12 @@ fn wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
         refuse_fixed_snapshot("a task")?;
     }
     let deadline = Deadline::after(timeout);
-    let Watched { slot, name, hash, sight, .. } = watched(call, &target)?;
+    let Watched { slot, name, hash, sight, is_hint: is_vague } = watched(call, &target)?;
     if let Some(word) = sight.word() {
         return Ok(Some(Value::text(word)));
     }
     // Joins the wait queue before the second lookup, so that no event in between is missed.
-    let place = WaitEntry::join(slot, &name, Want::End(hash))?;
+    let place = WaitEntry::join(slot, &name, Want::End { hash, is_vague })?;
     let look = || {
         let again = watched(call, &target).map_err(|error| gone_or(error, &target, &name))?;
         Ok((again.sight, again.is_hint))
@@ -120,11 +120,12 @@ fn told_or_seen(
     told: Option<Outcome>,
     sight: &Sight,
 ) -> Result<Option<&'static str>> {
-    let news = place.news(name)?;
-    Ok(match (sight, news) {
-        (Sight::Gone, News::Ended(outcome)) => Some(outcome.name()),
-        (Sight::Gone, News::Check(_) | News::None) => told.map(Outcome::name).or(sight.word()),
-        (Sight::Outcome(_) | Sight::Open, _) => sight.word(),
+    if !matches!(sight, Sight::Gone) {
+        return Ok(sight.word());
+    }
+    Ok(match place.news(name)? {
+        News::Ended(outcome) => Some(outcome.name()),
+        News::Check(_) | News::None => told.map(Outcome::name).or(sight.word()),
     })
 }
 
@@ -194,7 +195,7 @@ fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
         let hash = queue.key_hash(key.into_iter().map(Some));
         let (slot, name, is_hint) = (queue.slot, queue.name.clone(), queue.has_vague_ends());
         // No event is missed: the task cannot be taken before the commit.
-        let place = WaitEntry::join(slot, &name, Want::End(hash))?;
+        let place = WaitEntry::join(slot, &name, Want::End { hash, is_vague: is_hint })?;
         place.over_transaction_end(|| spi.commit());
         watch(&place, &name, deadline, is_hint, || {
             let queue = target.open(LockMode::AccessShare);

@@ -194,7 +194,7 @@ impl Waiters<'_> {
             && let Some(&mut Entry { next, want, .. }) = self.standing(link)
         {
             if want.accepts(offer) {
-                self.notify(link - 1, token, None);
+                self.notify(link - 1, token);
                 left -= 1;
             }
             link = next;
@@ -229,7 +229,7 @@ impl Waiters<'_> {
         let mut link = self.slot.waiters.head;
         while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
             if want.is_for_task() {
-                self.notify(link - 1, token, None);
+                self.notify(link - 1, token);
             }
             link = next;
         }
@@ -247,7 +247,7 @@ impl Waiters<'_> {
                 if let Some(entry) = self.standing(link) {
                     entry.granted = tasks;
                 }
-                self.notify(link - 1, WakeToken::NUDGE, None);
+                self.notify(link - 1, WakeToken::NUDGE);
             }
             link = next;
         }
@@ -258,7 +258,7 @@ impl Waiters<'_> {
         let mut link = if self.slot.waiters.producers > 0 { self.slot.waiters.head } else { 0 };
         while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
             if matches!(want, Want::Capacity(tasks) if tasks > capacity) {
-                self.notify(link - 1, WakeToken::NUDGE, None);
+                self.notify(link - 1, WakeToken::NUDGE);
             }
             link = next;
         }
@@ -272,7 +272,7 @@ impl Waiters<'_> {
     /// Wakes and removes all processes because the queue is gone.
     pub fn dismiss_everyone(&mut self) {
         while self.slot.waiters.head != 0 {
-            self.notify(self.slot.waiters.head - 1, WakeToken::NUDGE, None);
+            self.notify(self.slot.waiters.head - 1, WakeToken::NUDGE);
         }
     }
 
@@ -289,20 +289,20 @@ impl Waiters<'_> {
     }
 
     /// Reports a task's outcome to its watchers; without `hash`, to the watchers of all tasks. Without an outcome the
-    /// watchers check for themselves, and stay in the wait queue so that they miss nothing.
+    /// watchers check for themselves. All of them stay in the wait queue so that they miss no report.
     pub fn report_end(&mut self, hash: Option<u64>, outcome: Option<Outcome>) {
         let mut link = if self.slot.waiters.watchers > 0 { self.slot.waiters.head } else { 0 };
-        while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
-            if let Want::End(wanted) = want
+        while let Some(entry) = self.standing(link) {
+            let next = entry.next;
+            if let Want::End { hash: wanted, is_vague } = entry.want
                 && hash.is_none_or(|hash| hash == wanted)
             {
-                match outcome {
-                    Some(_) => self.notify(link - 1, WakeToken::NUDGE, outcome),
-                    None => {
-                        waiter(link - 1).woken.store(true, Ordering::Release);
-                        latch::wake(link - 1);
-                    }
+                // A task ends once. Of vague reports the last can be the one of the watched task.
+                if is_vague || entry.outcome.is_none() {
+                    entry.outcome = outcome.or(entry.outcome);
                 }
+                waiter(link - 1).woken.store(true, Ordering::Release);
+                latch::wake(link - 1);
             }
             link = next;
         }
@@ -311,14 +311,9 @@ impl Waiters<'_> {
     /// Returns the report to this process, a watcher, since the last call: the outcome, or None if it has to check
     /// itself.
     pub fn news(&mut self) -> Option<Option<Outcome>> {
-        if !own().woken.load(Ordering::Relaxed) {
-            return None;
-        }
-        let outcome = self.own_entry()?.outcome;
-        if outcome.is_none() {
-            own().woken.store(false, Ordering::Relaxed);
-        }
-        Some(outcome)
+        let was_woken = own().woken.swap(false, Ordering::Relaxed);
+        let outcome = self.own_entry()?.outcome.take();
+        was_woken.then_some(outcome)
     }
 
     /// Lists the processes whose want is `wanted`, in their order.
@@ -335,9 +330,9 @@ impl Waiters<'_> {
     }
 
     /// Removes a process from the wait queue and wakes it.
-    pub(super) fn notify(&mut self, process: u32, token: WakeToken, outcome: Option<Outcome>) {
+    pub(super) fn notify(&mut self, process: u32, token: WakeToken) {
         if let Some(entry) = self.standing(process + 1) {
-            (entry.token, entry.outcome) = (token, outcome);
+            entry.token = token;
             self.unlink(process);
             waiter(process).woken.store(true, Ordering::Release);
             latch::wake(process);

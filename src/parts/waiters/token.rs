@@ -57,7 +57,7 @@ impl Waiters<'_> {
         let mut link = self.slot.waiters.head;
         while let Some(&mut Entry { next, want, seen, .. }) = self.standing(link) {
             if want.accepts(token.offer) && seen < token.number {
-                return self.notify(link - 1, token, None);
+                return self.notify(link - 1, token);
             }
             link = next;
         }
@@ -111,7 +111,7 @@ impl Waiters<'_> {
                     continue;
                 }
             }
-            self.notify(link - 1, WakeToken::NUDGE, None);
+            self.notify(link - 1, WakeToken::NUDGE);
             link = next;
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::parts::leases::session;
-use crate::parts::schedule::{NEVER, requests};
+use crate::parts::schedule::requests;
 use crate::parts::slot::{self, QueueGuard};
 use crate::parts::waiters::token::LookEnd;
 use crate::parts::waiters::wake::WakeToken;
@@ -74,7 +74,7 @@ pub struct NoTask {
 pub enum News {
     /// The task has ended with this outcome.
     Ended(Outcome),
-    /// Something has happened, possibly this end: the watcher has to check. The process stays in the wait queue.
+    /// Something has happened, possibly this end: the watcher has to check.
     Check(Option<Outcome>),
     /// Nothing happened until the deadline.
     None,
@@ -191,16 +191,15 @@ impl WaitEntry {
         if !self.is_woken_before(deadline, None, Reason::Outcome) {
             return Ok(News::None);
         }
-        match self.news(queue)? {
-            News::Ended(outcome) if is_hint => {
-                self.stand(queue, |_| NEVER)?;
-                Ok(News::Check(Some(outcome)))
-            }
-            news => Ok(news),
-        }
+        let news = self.news(queue)?;
+        injection::point(c"xqueue-watcher-has-news");
+        Ok(match news {
+            News::Ended(outcome) if is_hint => News::Check(Some(outcome)),
+            news => news,
+        })
     }
 
-    /// Returns the news so far.
+    /// Returns the news since the last call.
     pub fn news(&self, queue: &str) -> Result<News> {
         let mut shared = slot::lock(self.slot).ok_or_else(|| gone(queue))?;
         Ok(match shared.waiters().news() {

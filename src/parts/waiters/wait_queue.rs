@@ -10,8 +10,9 @@ pub enum Want {
     Any,
     /// A ready task of one tube.
     Tube(u64),
-    /// The end of the task whose key has this hash.
-    End(u64),
+    /// The end of the task whose key has this hash. `is_vague`: a report can concern another task, and only makes the
+    /// watcher look.
+    End { hash: u64, is_vague: bool },
     /// Room for this many more tasks.
     Capacity(i64),
 }
@@ -41,7 +42,7 @@ impl Want {
         match self {
             Want::Any => true,
             Want::Tube(wanted) => offer.tube.is_none_or(|tube| tube == wanted),
-            Want::End(_) | Want::Capacity(_) => false,
+            Want::End { .. } | Want::Capacity(_) => false,
         }
     }
 
@@ -62,7 +63,7 @@ impl WaitQueue {
         match want {
             Want::Any => {}
             Want::Tube(_) => self.choosy = change(self.choosy),
-            Want::End(_) => self.watchers = change(self.watchers),
+            Want::End { .. } => self.watchers = change(self.watchers),
             Want::Capacity(_) => self.producers = change(self.producers),
         }
     }
