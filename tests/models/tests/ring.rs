@@ -25,6 +25,8 @@ fn takes_are_in_order_beside_locks() {
 fn takes_of_several_tasks_are_in_order() {
     holds("ring, several", Rings { more: 1, puts: 3, takes: 3, ..small() });
     holds("ring, several, locks", Rings { more: 1, ..locked() });
+    let begun = Rings { more: 1, ready: 2, takes: 4, locks: 1, ..Rings::default() };
+    holds("ring, several, rollbacks", begun);
 }
 
 /// Has a ring of all tasks and a ring of one tube, which share tasks.

@@ -144,6 +144,7 @@ impl Rings {
         let is_passed = |other: &usize| *other < key && state.is_free(*other, process);
         state.is_out_of_order |= free.iter().any(is_passed);
         state.rows[key] = Row::BeingTaken;
+        state.hold(key);
         true
     }
 }
@@ -318,11 +319,7 @@ impl Model for Rings {
             Action::Lock(key) => {
                 state.locks -= 1;
                 (state.locked, state.locker) = (Some(key), Some(u32::from(state.locks) + 1));
-                for process in &mut state.processes {
-                    if let Process::Handed { free, .. } = process {
-                        free.retain(|free| *free != key);
-                    }
-                }
+                state.hold(key);
             }
             Action::Unlock => (state.locked, state.locker) = (None, None),
         }

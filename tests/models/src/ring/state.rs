@@ -26,8 +26,8 @@ pub enum Process {
     /// The process takes its snapshot before it is handed out a candidate.
     ReadEarly(Group, Vec<usize>),
     /// A take of a group with the candidates that it was handed out. `hands`: the tasks that it holds. `taken`: those
-    /// of them that it has taken. `free`: the tasks that were free at the handing out. `read`: the tasks that a refill
-    /// has read. `seen`: the tasks that it sees under an old snapshot.
+    /// of them that it has taken. `free`: the tasks that have been free since the handing out. `read`: the tasks that
+    /// a refill has read. `seen`: the tasks that it sees under an old snapshot.
     Handed {
         group: Group,
         handed: Handed,
@@ -93,6 +93,15 @@ impl State {
     pub fn rolled_back(&mut self, handed: Handed, taken: Vec<usize>) -> Process {
         taken.iter().for_each(|key| self.rows[*key] = Row::Ready);
         if taken.is_empty() { Process::Idle } else { Process::RolledBack(handed, taken) }
+    }
+
+    /// Notes that a task is taken or locked. It was not free all along, even if it becomes free again.
+    pub fn hold(&mut self, key: usize) {
+        for process in &mut self.processes {
+            if let Process::Handed { free, .. } = process {
+                free.retain(|free| *free != key);
+            }
+        }
     }
 
     /// Returns whether a take by this process can be given a task: all processes know that it is ready, and no other
