@@ -30,6 +30,7 @@ mod report;
 mod snapshot;
 mod stats;
 mod storage;
+mod tables;
 mod triggers;
 mod utube;
 mod waiters;
@@ -55,7 +56,7 @@ pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// A measurement: its name on the command line, and its function.
 type Case = (&'static str, fn(&Effort, &mut Peers) -> Result<Section>);
 
-pub const CASES: [Case; 28] = [
+pub const CASES: [Case; 29] = [
     ("killed", |effort, _| killed::measure(effort)),
     ("wake", wake::measure),
     ("waiters", |effort, _| waiters::measure(effort)),
@@ -75,6 +76,7 @@ pub const CASES: [Case; 28] = [
     (crowd::CASE, crowd::measure),
     ("depth", depth::measure),
     ("storage", storage::measure),
+    (tables::CASE, tables::measure),
     ("triggers", |effort, _| triggers::measure(effort)),
     ("counters", |effort, _| counters::measure(effort)),
     ("flood", |effort, _| worker::flood(effort)),
@@ -88,9 +90,10 @@ pub const CASES: [Case; 28] = [
 ];
 
 /// Cases that need another build, hours, or a server that they are allowed to restart.
-const ON_REQUEST: [&str; 7] = [
+const ON_REQUEST: [&str; 8] = [
     in_server::CASE,
     crowd::CASE,
+    tables::CASE,
     beside_queries::CASE,
     many::queues::CASE,
     many::restart::CASE,

@@ -10,7 +10,7 @@ CREATE INDEX ON measure.hand (id) WHERE status = 'R'
 measure.hand
 
 -- empty --
-TRUNCATE measure.hand RESTART IDENTITY
+TRUNCATE measure.hand RESTART IDENTITY CASCADE
 
 -- fill --
 INSERT INTO measure.hand (payload) SELECT '{"n": 1}' FROM generate_series(1, {count})

@@ -7,7 +7,7 @@ SELECT xqueue.create('measure.queue', if_not_exists => true)
 measure.queue
 
 -- empty --
-TRUNCATE measure.queue RESTART IDENTITY
+TRUNCATE measure.queue RESTART IDENTITY CASCADE
 
 -- fill --
 INSERT INTO measure.queue (payload) SELECT '{"n": 1}' FROM generate_series(1, {count})

@@ -72,6 +72,7 @@ impl Group {
         let work = match self.work {
             Work::TakeAndAckMany => "Take and ack from a backlog, in batches of 100",
             Work::Lifecycle => "Lifecycles",
+            Work::Put => "Put",
             _ => "Take and ack from a backlog",
         };
         format!("{work}{more}")
@@ -95,7 +96,7 @@ impl Group {
         let parts = self.variant.parts();
         let wanted = match self.work {
             Work::TakeAndAckMany => backlog,
-            Work::Lifecycle => SOME.max(SOME_OF_EACH * parts),
+            Work::Put | Work::Lifecycle => SOME.max(SOME_OF_EACH * parts),
             _ => MOST_PER_SECOND * seconds,
         };
         let each = wanted.div_ceil(parts);

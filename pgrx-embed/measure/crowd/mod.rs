@@ -4,7 +4,7 @@ mod against;
 pub mod cell;
 pub mod kind;
 mod results;
-mod round;
+pub mod round;
 pub mod selection;
 mod waits;
 mod wal;
