@@ -49,7 +49,7 @@ pub fn measure(effort: &Effort, peers: &mut Peers) -> Result<Section> {
         vec![name.clone(), format!("{put:.0}"), format!("{most:.0}"), format!("{last:.0}")]
     });
     Ok(Section {
-        title: "A steady rate beside long queries",
+        title: "Backlog during long queries",
         header: vec!["by", "put per second", "most in the queue", "at the end"],
         rows: rows.collect(),
         notes: vec![format!(

@@ -29,7 +29,7 @@ pub fn flat(effort: &Effort, peers: &mut Peers) -> Result<Section> {
 
 pub fn pinned(effort: &Effort, peers: &mut Peers) -> Result<Section> {
     let courses = courses(peers, |peer| beside_snapshot(peer, effort));
-    Ok(pinned_section("Lifecycles beside an old snapshot", effort, courses, ""))
+    Ok(pinned_section("Lifecycles under an old snapshot", effort, courses, ""))
 }
 
 pub fn utube_pinned(effort: &Effort, peers: &mut Peers) -> Result<Section> {
@@ -41,7 +41,7 @@ pub fn utube_pinned(effort: &Effort, peers: &mut Peers) -> Result<Section> {
         }
     }
     Ok(pinned_section(
-        "Lifecycles in sub-queues beside an old snapshot",
+        "Lifecycles in sub-queues under an old snapshot",
         effort,
         courses,
         " Ten sub-queues (utube), of which one task is in flight at a time; a put goes to any of them. By hand a row \

@@ -1,5 +1,7 @@
 //! Plots in SVG.
 
+use crate::peer::{HAND, ROWS};
+
 const WIDTH: f64 = 900.0;
 /// The first colour is for SQL written by hand, the next five are for xqueue.
 const COLOURS: [&str; 13] = [
@@ -55,7 +57,7 @@ impl Bars {
             y += 10.0;
             for ((name, value), colour) in bars.iter().zip(COLOURS.iter().cycle()) {
                 let (width, height, baseline) = (value * scale, BAR - 4.0, y + 13.0);
-                text(&mut svg, 16.0, baseline, "", name);
+                text(&mut svg, 16.0, baseline, "", &public_name(name));
                 shape(
                     &mut svg,
                     format_args!(
@@ -77,16 +79,19 @@ impl Lines {
         const RIGHT: f64 = 200.0;
         const TOP: f64 = 60.0;
         const HEIGHT: f64 = 360.0;
-        const MOST_LABELS: usize = 12;
+        const MOST_STEPS: f64 = 5.0;
+        const MOST_LABELS: f64 = 12.0;
         let bottom = TOP + HEIGHT;
         let largest = self.lines.iter().flat_map(|(_, values)| values).copied().fold(1.0, f64::max);
         let x =
             |n: usize| LEFT + n as f64 * (WIDTH - LEFT - RIGHT) / self.labels.len().max(1) as f64;
-        let y = |value: f64| bottom - value * HEIGHT / largest;
+        let step = round_up(largest / MOST_STEPS);
+        let steps = (largest / step).ceil();
+        let y = |value: f64| bottom - value * HEIGHT / (step * steps);
         let mut svg = String::new();
         text(&mut svg, 16.0, 46.0, "", self.unit);
-        for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
-            let (value, right) = (largest * share, WIDTH - RIGHT);
+        for number in 0..=steps as u32 {
+            let (value, right) = (step * f64::from(number), WIDTH - RIGHT);
             shape(
                 &mut svg,
                 format_args!(
@@ -94,10 +99,10 @@ impl Lines {
                     y(value)
                 ),
             );
-            text(&mut svg, 16.0, y(value) + 4.0, "", &format!("{value:.0}"));
+            text(&mut svg, 16.0, y(value) + 4.0, "", &grouped(value));
         }
         // As many labels as fit.
-        let distance = self.labels.len().div_ceil(MOST_LABELS).max(1);
+        let distance = round_up(self.labels.len() as f64 / MOST_LABELS) as usize;
         for (n, label) in (1..).zip(&self.labels).skip(distance - 1).step_by(distance) {
             text(&mut svg, x(n) - 10.0, bottom + 20.0, "", label);
         }
@@ -113,7 +118,8 @@ impl Lines {
                 ),
             );
             let style = format!("fill=\"{colour}\"");
-            text(&mut svg, WIDTH - RIGHT + 16.0, TOP + 8.0 + 20.0 * place as f64, &style, name);
+            let (left, baseline) = (WIDTH - RIGHT + 16.0, TOP + 8.0 + 20.0 * place as f64);
+            text(&mut svg, left, baseline, &style, &public_name(name));
         }
         (bottom + 40.0, svg)
     }
@@ -131,6 +137,29 @@ fn stack(panels: &[(String, Lines)]) -> (f64, String) {
         top += height;
     }
     (top, svg)
+}
+
+/// Returns the least of 1, 2, 5, 10, 20, … that is not less than `value`.
+fn round_up(value: f64) -> f64 {
+    let power = 10_f64.powf(value.max(1.0).log10().floor());
+    let round = [1.0, 2.0, 5.0].map(|factor| factor * power);
+    round.into_iter().find(|round| *round >= value).unwrap_or(10.0 * power)
+}
+
+/// Formats a whole number with commas: 1,000.
+fn grouped(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    groups.collect::<Vec<_>>().join(",")
+}
+
+/// Returns the name of a contender for readers who do not know the names of our files.
+fn public_name(name: &str) -> String {
+    match name {
+        HAND => "hand-written SQL".to_owned(),
+        ROWS => "xqueue".to_owned(),
+        name => name.replacen("xqueue-", "xqueue, ", 1),
+    }
 }
 
 fn text(svg: &mut String, x: f64, y: f64, style: &str, text: &str) {
@@ -161,6 +190,21 @@ mod tests {
         let lines = vec![("ours".to_owned(), vec![1.0; 360])];
         let plot = Plot::Lines(Lines { unit: "per second", labels, lines });
         let svg = plot.svg("T");
-        assert!(svg.contains(">300 s<") && svg.contains(">3600 s<") && !svg.contains(">310 s<"));
+        assert!(svg.contains(">500 s<") && svg.contains(">3500 s<") && !svg.contains(">510 s<"));
+    }
+
+    #[test]
+    fn axes_have_round_numbers_and_lines_public_names() {
+        let names = ["hand-written", "xqueue-rows", "xqueue-done", "pgmq"];
+        let lines = names.map(|name| (name.to_owned(), vec![13_823.0]));
+        let labels = vec!["10 s".to_owned()];
+        let plot = Plot::Lines(Lines { unit: "per second", labels, lines: lines.into() });
+        let svg = plot.svg("T");
+        let texts = ["0", "5,000", "10,000", "15,000", "10 s"];
+        let names = ["hand-written SQL", "xqueue", "xqueue, done", "pgmq"];
+        for text in texts.iter().chain(&names) {
+            assert!(svg.contains(&format!(">{text}</text>")), "{text}");
+        }
+        assert_eq!(svg.matches("<line ").count(), 4);
     }
 }
