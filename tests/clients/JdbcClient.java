@@ -276,7 +276,7 @@ class JdbcClient {
         while (true) {
             for (var job : take(db, 10)) {
                 if (work.stopped) {
-                    // What was not begun is ready again at once, and has used no attempt.
+                    // Unstarted tasks are ready again immediately, and use up no attempt.
                     query(db, ID, "SELECT xqueue.give_back()");
                     return;
                 }

@@ -37,7 +37,7 @@ class Job < ActiveRecord::Base
     Job.ack(id)
   end
 
-  # How many tasks: none if it was taken away meanwhile.
+  # The number of tasks: 0 if it was taken away meanwhile.
   def release(error)
     release = "SELECT xqueue.release('jobs', ?, error => ?, if_held => true)"
     Job.connection.execute(Job.sanitize_sql([release, id, error])).ntuples
@@ -118,10 +118,10 @@ end
 def consume(work)
   until work.stopped
     begin
-      # One connection, as tasks belong to it.
+      # One connection, because tasks belong to it.
       Job.connection_pool.with_connection { take_tasks(work) }
     rescue ActiveRecord::StatementInvalid, ActiveRecord::ConnectionNotEstablished, PG::Error => e
-      # The server restarts, or ended the connection: its tasks are ready again. The next checkout connects anew.
+      # The server restarts, or ended the connection: its tasks are ready again. The next checkout connects again.
       puts e.message
       Job.connection_pool.release_connection
       sleep 0.2
@@ -135,12 +135,12 @@ def take_tasks(work)
       break if work.stopped
 
       work.attempt(job.url)
-      Job.transaction { job.ack } # which writes the results too
+      Job.transaction { job.ack } # this transaction writes the results too
     rescue StandardError => e
-      # The others may be lost too, with the connection, where ActiveRecord has connected anew, as from 7.1 on.
+      # The others can be lost too, with the connection, if ActiveRecord has reconnected, which it does from 7.1 on.
       break if job.release(e.message) == 0
     end
-    # What was not begun is ready again at once; the pool would not give it back.
+    # Unstarted tasks are ready again immediately; the pool would not give them back.
     Job.connection.execute("SELECT xqueue.give_back()")
   end
 end

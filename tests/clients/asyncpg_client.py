@@ -13,7 +13,7 @@ TABLE = "asyncpg_jobs"
 
 async def connect():
     db = await asyncpg.connect()
-    # Binary, as asyncpg reads rows of a table's type only so. The first byte of a jsonb is its version.
+    # Binary, because asyncpg reads rows of a table's type only in this form. The first byte of a jsonb is its version.
     await db.set_type_codec("jsonb", schema="pg_catalog", format="binary",
                             encoder=lambda value: b"\1" + json.dumps(value).encode(),
                             decoder=lambda value: json.loads(value[1:]))

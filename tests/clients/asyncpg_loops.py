@@ -34,10 +34,10 @@ async def take_tasks(db, work):
     while not work.stopped:
         for job in await take(db, timedelta(seconds=5), 10):
             if work.stopped:
-                return  # The pool's reset gives back what was not begun.
+                return  # The pool's reset gives back unstarted tasks.
             try:
                 await asyncio.to_thread(work, job["url"])
-                async with db.transaction():  # which writes the results too
+                async with db.transaction():  # this transaction writes the results too
                     await ack(db, job)
             except Exception as error:
                 await db.execute(RELEASE, job["id"], str(error))

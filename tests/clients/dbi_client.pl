@@ -80,7 +80,7 @@ sub take_tasks {
     while (1) {
         for my $job (@{ $db->selectall_arrayref($take, { Slice => {} }, '5s', 10) }) {
             if ($work->{stopped}) {
-                # What was not begun is ready again at once, and has used no attempt.
+                # Unstarted tasks are ready again immediately, and use up no attempt.
                 $db->do('SELECT xqueue.give_back()');
                 return;
             }

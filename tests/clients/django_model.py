@@ -152,7 +152,7 @@ def consume(work):
         try:
             take_tasks(work)
         except OperationalError:
-            # The server restarts, or ended the connection: its tasks are ready again. The next query connects anew.
+            # The server restarts, or ended the connection: its tasks are ready again. The next query connects again.
             connection.close()
             time.sleep(0.2)
 
@@ -164,12 +164,12 @@ def take_tasks(work):
                 break
             try:
                 work(job.url)
-                with transaction.atomic():  # which writes the results too
+                with transaction.atomic():  # this transaction writes the results too
                     job.ack()
             except Exception as error:
                 if not job.release(error):
-                    break  # the others may be lost too, with the connection: Django has connected anew
-        # What was not begun is ready again at once, and has used no attempt.
+                    break  # the others can be lost too, with the connection: Django has reconnected
+        # Unstarted tasks are ready again immediately, and use up no attempt.
         value("SELECT xqueue.give_back()")
 
 

@@ -25,11 +25,11 @@ const ack = (id) => values(db, `SELECT xqueue.ack('${table}', $1)`, id);
 async function consume(pool, work) {
     while (!work.stopped) {
         try {
-            const client = await pool.connect(); // one connection, as tasks belong to it
+            const client = await pool.connect(); // one connection, because tasks belong to it
             try {
                 await takeTasks(client, work);
             } catch (error) {
-                client.release(error); // which closes it
+                client.release(error); // closes it
                 throw error;
             }
             client.release();
@@ -49,7 +49,7 @@ async function takeTasks(client, work) {
         const jobs = await client.query("SELECT * FROM xqueue.take(NULL::node_jobs, $1, $2)", ["5s", 10]);
         for (const job of jobs.rows) {
             if (work.stopped) {
-                await client.query("SELECT xqueue.give_back()"); // the pool would not
+                await client.query("SELECT xqueue.give_back()"); // the pool would not do that
                 return;
             }
             try {
@@ -93,7 +93,7 @@ const tests = {
         const tasks = await values(
             db,
             `SELECT xqueue.put('${table}', $1)`,
-            JSON.stringify([..."abcde"].map((url) => ({ url }))), // of an array node-pg would make {…}
+            JSON.stringify([..."abcde"].map((url) => ({ url }))), // node-pg would turn an array into {…}
         );
         const ids = tasks.map((task) => task.id).sort((a, b) => a - b);
         const { rows } = await db.query(`SELECT * FROM xqueue.take(NULL::${table}, $1, $2)`, ["5s", 5]);

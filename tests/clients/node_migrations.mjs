@@ -201,7 +201,7 @@ async function drizzle() {
         index("xqueue_drizzle_migrated_ready_idx").on(table.id),
         index("xqueue_drizzle_migrated_taken_idx").on(table.owner),
     ]);
-    // A custom migration. The columns are there already, as the model has them.
+    // A custom migration. The columns exist already, because the model has them.
     const makeQueue = `
         SELECT xqueue.upgrade('drizzle_migrated', '{"fields": {"status": "status", "owner": "owner"}}')`;
     /** Returns the statements that drizzle-kit push would run. */

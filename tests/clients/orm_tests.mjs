@@ -17,17 +17,17 @@ export async function consume({ query, transaction, take }, work) {
                 if (work.stopped) break;
                 try {
                     await work.do(job.url);
-                    await transaction(async (within) => { // which writes the results too
+                    await transaction(async (within) => { // this transaction writes the results too
                         await query("SELECT xqueue.ack(NULL::%, ?)", [job.id], within);
                     });
                 } catch (error) {
                     const released = await query(RELEASE, [job.id, error.message]);
-                    if (released.length === 0) break; // the others may be lost too: the pool has connected anew
+                    if (released.length === 0) break; // the others can be lost too: the pool has reconnected
                 }
             }
-            await query("SELECT xqueue.give_back()"); // what was not begun is ready again at once
+            await query("SELECT xqueue.give_back()"); // unstarted tasks are ready again immediately
         } catch (error) {
-            // The server restarts, or ended the connection: its tasks are ready again, and the pool connects anew.
+            // The server restarts, or ended the connection: its tasks are ready again, and the pool connects again.
             console.log(error.message);
             await sleep(200);
         }

@@ -145,13 +145,13 @@ function take_tasks(PDO $db, Work $work): void
     while (true) {
         foreach (take($db, 10) as $job) {
             if ($work->stopped) {
-                // What was not begun is ready again at once, and has used no attempt.
+                // Unstarted tasks are ready again immediately, and use up no attempt.
                 $db->query('SELECT xqueue.give_back()');
                 return;
             }
             try {
                 $work->attempt($job->url);
-                $db->beginTransaction(); // which writes the results too
+                $db->beginTransaction(); // this transaction writes the results too
                 query($db, "SELECT xqueue.ack('pdo_jobs', ?)", $job->id);
                 $db->commit();
             } catch (Exception $e) {

@@ -6,7 +6,7 @@ import { load, pooler, run, server, until, Work } from "./tap.mjs";
 
 const postgres = (await load("postgres")).default;
 const { PGDATABASE: database, PGUSER: username } = process.env;
-// One connection, as tasks belong to it, which does not end while the application works on them.
+// One connection, because tasks belong to it. It does not end while the application works on them.
 const connect = (options) => postgres({ ...server, database, username, max: 1, max_lifetime: null, onnotice() {}, ...options });
 const sql = connect();
 const table = "postgres_js_jobs";
@@ -20,7 +20,7 @@ async function consume(sql, work) {
         try {
             await takeTasks(sql, work);
         } catch (error) {
-            // The server restarts, or ended the connection: its tasks are ready again. The next query connects anew.
+            // The server restarts, or ended the connection: its tasks are ready again. The next query connects again.
             console.log(error.message);
             await sleep(200);
         }
@@ -33,7 +33,7 @@ async function takeTasks(sql, work) {
             if (work.stopped) break;
             try {
                 await work.do(job.url);
-                await sql.begin(async (tx) => { // which writes the results too
+                await sql.begin(async (tx) => { // this transaction writes the results too
                     await tx`SELECT xqueue.ack('postgres_js_jobs', ${job.id}::bigint)`;
                 });
             } catch (error) {
@@ -41,10 +41,10 @@ async function takeTasks(sql, work) {
                 const released = await sql`
                     SELECT xqueue.release('postgres_js_jobs', ${job.id}::bigint,
                         error => ${error.message}, if_held => true)`;
-                if (released.length === 0) break; // the others may be lost too: postgres.js has connected anew
+                if (released.length === 0) break; // the others can be lost too: postgres.js has reconnected
             }
         }
-        await sql`SELECT xqueue.give_back()`; // what was not begun is ready again at once
+        await sql`SELECT xqueue.give_back()`; // unstarted tasks are ready again immediately
     }
 }
 

@@ -10,7 +10,7 @@ const { PGUSER: user, PGDATABASE: database } = process.env;
 const undo = new Error("undo");
 
 function connect({ host, port }) {
-    // One connection, as tasks belong to it, which does not end while the application works on them.
+    // One connection, because tasks belong to it. It does not end while the application works on them.
     const pool = { host, port, user, database, max: 1, idleTimeoutMillis: 0 };
     return new PrismaClient({ adapter: new PrismaPg(pool) });
 }
@@ -27,7 +27,7 @@ async function consume(db, work) {
         try {
             await takeTasks(db, work);
         } catch (error) {
-            // The server restarts, or ended the connection: its tasks are ready again, and the pool connects anew.
+            // The server restarts, or ended the connection: its tasks are ready again, and the pool connects again.
             console.log(error.message);
             await sleep(200);
         }
@@ -40,15 +40,15 @@ async function takeTasks(db, work) {
             if (work.stopped) break;
             try {
                 await work.do(job.url);
-                await db.$transaction(async (within) => { // which writes the results too
+                await db.$transaction(async (within) => { // this transaction writes the results too
                     await ack(within, job.id);
                 });
             } catch (error) {
                 const released = await release(db, job.id, error);
-                if (released.length === 0) break; // the others may be lost too: the pool has connected anew
+                if (released.length === 0) break; // the others can be lost too: the pool has reconnected
             }
         }
-        await db.$queryRaw`SELECT xqueue.give_back()`; // what was not begun is ready again at once
+        await db.$queryRaw`SELECT xqueue.give_back()`; // unstarted tasks are ready again immediately
     }
 }
 

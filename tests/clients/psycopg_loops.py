@@ -37,12 +37,12 @@ def take_tasks(db, work):
     while not work.stopped:
         for job in db.execute("SELECT * FROM xqueue.take(NULL::psycopg_jobs, %s, %s)", ("5s", 10)).fetchall():
             if work.stopped:
-                # What was not begun is ready again at once, and has used no attempt.
+                # Unstarted tasks are ready again immediately, and use up no attempt.
                 db.execute("SELECT xqueue.give_back()")
                 return
             try:
                 work(job.url)
-                with db.transaction():  # which writes the results too
+                with db.transaction():  # this transaction writes the results too
                     db.execute("SELECT xqueue.ack('psycopg_jobs', %s)", (job.id,))
             except Exception as error:
                 db.execute(RELEASE, (job.id, str(error)))
@@ -62,7 +62,7 @@ async def take_tasks_async(db, work):
         cursor = await db.execute("SELECT * FROM xqueue.take(NULL::psycopg_jobs, %s, %s)", ("5s", 10))
         for job in await cursor.fetchall():
             if work.stopped:
-                return  # The pool's reset gives back what was not begun.
+                return  # The pool's reset gives back unstarted tasks.
             try:
                 await asyncio.to_thread(work, job.url)
                 async with db.transaction():

@@ -221,7 +221,7 @@ def killed(engine):
 def consume(engine, work):
     while not work.stopped:
         try:
-            # One connection, as tasks belong to it; pool_pre_ping replaces it after a restart.
+            # One connection, because tasks belong to it; pool_pre_ping replaces it after a restart.
             with engine.connect() as connection, Session(connection) as session:
                 take_tasks(session, work)
         except OperationalError:
@@ -249,8 +249,8 @@ def take_tasks(session, work):
                 is_released = session.execute(release_own, {"id": id, "error": str(error)}).first()
                 session.commit()
                 if not is_released:
-                    break  # the others may be lost too, with the connection: SQLAlchemy has connected anew
-        # What was not begun is ready again at once; the connection would keep it in the pool.
+                    break  # the others can be lost too, with the connection: SQLAlchemy has reconnected
+        # Unstarted tasks are ready again immediately; the connection would keep them in the pool.
         session.execute(select(func.xqueue.give_back()))
         session.commit()
 

@@ -148,7 +148,7 @@ func lost(db *sql.Conn) {
 func consume(work *Work) {
 	for !work.stopped {
 		if err := takeTasks(work); err != nil {
-			// The server restarts, or ended the connection: its tasks are ready again, and the pool connects anew.
+			// The server restarts, or ended the connection: its tasks are ready again, and the pool connects again.
 			fmt.Println(err)
 			time.Sleep(200 * time.Millisecond)
 		}
@@ -156,7 +156,7 @@ func consume(work *Work) {
 }
 
 func takeTasks(work *Work) error {
-	db, err := pool.Conn(ctx) // one connection, as tasks belong to it
+	db, err := pool.Conn(ctx) // one connection, because tasks belong to it
 	if err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func loop(db *sql.Conn) {
 	get(after.ExecContext(ctx, "DELETE FROM lib_pq_jobs"))
 }
 
-// PgBouncer before 1.21 does not know prepared statements: with binary_parameters a statement and its parameters are sent at once.
+// PgBouncer before 1.21 does not know prepared statements: with binary_parameters a statement and its parameters are sent together.
 func throughPgBouncer() *sql.DB {
 	return get(sql.Open("postgres", fmt.Sprintf("sslmode=disable binary_parameters=yes host=%s port=%s",
 		os.Getenv("POOLER_HOST"), os.Getenv("POOLER_PORT"))))

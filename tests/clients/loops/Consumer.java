@@ -11,7 +11,7 @@ class Consumer {
     static final String RELEASE = "SELECT xqueue.release('jobs', ?, error => ?, if_held => true)";
     static volatile boolean stopping;
 
-    /** Stands for what takes long and may fail. */
+    /** Stands for slow work that can fail. */
     static int work(Job task) {
         if (!task.url.contains("://")) {
             throw new IllegalArgumentException(task.url + " is no URL");
@@ -74,7 +74,7 @@ class Consumer {
         while (!stopping) {
             try (var db = DriverManager.getConnection(env.get("JDBC_URL"), env.get("JDBC_USER"), env.get("JDBC_PASSWORD"))) {
                 consume(db);
-            } catch (SQLException error) { // The server has given back what this connection had.
+            } catch (SQLException error) { // The server has given back the tasks of this connection.
                 System.err.println(error.getMessage());
                 Thread.sleep(1000);
             }

@@ -23,7 +23,7 @@ type job struct {
 	url string
 }
 
-// work stands for what takes long and may fail.
+// work stands for slow work that can fail.
 func work(task job) (int, error) {
 	if !strings.Contains(task.url, "://") {
 		return 0, fmt.Errorf("%s is no URL", task.url)
@@ -100,7 +100,7 @@ func main() {
 			err = consume(ctx, db, stopping)
 			db.Close()
 		}
-		if err != nil { // The server has given back what a lost connection had.
+		if err != nil { // The server has given back the tasks of a lost connection.
 			log.Print(err)
 			time.Sleep(time.Second)
 		}

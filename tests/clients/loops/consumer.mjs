@@ -9,7 +9,7 @@ const RELEASE = "SELECT xqueue.release('jobs', $1, error => $2, if_held => true)
 let stopping = false;
 process.on("SIGTERM", () => { stopping = true; });
 
-/** Stands for what takes long and may fail. */
+/** Stands for slow work that can fail. */
 async function work(task) {
     if (!task.url.includes("://")) throw new Error(`${task.url} is no URL`);
     return task.url.length;
@@ -41,7 +41,7 @@ while (!stopping) {
     try {
         await db.connect();
         await consume(db);
-    } catch (error) { // The server has given back what this connection had.
+    } catch (error) { // The server has given back the tasks of this connection.
         console.error(error.message);
         await sleep(1000);
     } finally {

@@ -20,7 +20,7 @@ def stop(*_):
 
 
 def work(task):
-    """Stands for what takes long and may fail."""
+    """Stands for slow work that can fail."""
     if "://" not in task["url"]:
         raise ValueError(f"{task['url']} is no URL")
     return len(task["url"])
@@ -47,7 +47,7 @@ def main():
         try:
             with psycopg.connect(autocommit=True) as db:
                 consume(db)
-        except psycopg.OperationalError as error:  # The server has given back what this connection had.
+        except psycopg.OperationalError as error:  # The server has given back the tasks of this connection.
             print(error, file=sys.stderr)
             time.sleep(1)
 

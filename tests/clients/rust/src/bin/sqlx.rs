@@ -184,11 +184,11 @@ fn is_lost(error: &sqlx::Error) -> bool {
 }
 
 async fn take_tasks(pool: &PgPool, work: &mut Work) -> sqlx::Result<()> {
-    let mut db = pool.acquire().await?; // one connection, as tasks belong to it
+    let mut db = pool.acquire().await?; // one connection, because tasks belong to it
     loop {
         for job in take(&mut db, Duration::from_secs(5), 10).await? {
             if work.stopped {
-                return Ok(()); // the pool gives back what was not begun
+                return Ok(()); // the pool gives back unstarted tasks
             }
             if let Err(error) = process(&mut db, &job, work).await {
                 // No row if the task was taken away meanwhile.

@@ -171,7 +171,7 @@ async fn take_tasks(work: &mut Work) -> Result<(), Error> {
     loop {
         for job in take(&db, "5s", 10).await? {
             if work.stopped {
-                // What was not begun is ready again at once, and has used no attempt.
+                // Unstarted tasks are ready again immediately, and use up no attempt.
                 db.execute("SELECT xqueue.give_back()", &[]).await?;
                 return Ok(());
             }
