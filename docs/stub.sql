@@ -1,5 +1,5 @@
 -- xqueue for tests of applications, on servers without the library: the functions of producers and consumers, in SQL. Run it
--- instead of CREATE EXTENSION xqueue. What it leaves out, and refuses: docs/testing-your-app.md, "Without the extension".
+-- instead of CREATE EXTENSION xqueue. Its limits are in docs/testing-your-app.md, "Without the extension".
 
 CREATE SCHEMA xqueue;
 
@@ -27,7 +27,7 @@ BEGIN
     END IF;
 END $$;
 
--- A test must not pass because the stub ignores what the extension heeds.
+-- A test must not pass because the stub ignores an option or argument that has an effect in the extension.
 CREATE FUNCTION xqueue.stub_lacks(what text, is_given boolean DEFAULT true) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF is_given THEN
@@ -36,7 +36,7 @@ BEGIN
     END IF;
 END $$;
 
--- The default time of a feature, in seconds or as text; NULL if it has none.
+-- The default time of a feature, given in seconds or as text; NULL without a default.
 CREATE FUNCTION xqueue.stub_default(q xqueue.stub_queues, feature text) RETURNS interval LANGUAGE sql AS $$
 SELECT CASE WHEN jsonb_typeof(q.features->feature) <> 'boolean' THEN (q.features->>feature)::interval END
 $$;
@@ -110,7 +110,7 @@ BEGIN
     RETURN true;
 END $$;
 
--- The definition of a queue. Also does what the worker would: delays and lives that are over end, tasks of sessions that are gone come back.
+-- The definition of a queue. Also does the work of the worker: ends delays and lives, and returns tasks of ended sessions.
 CREATE FUNCTION xqueue.stub(queue text) RETURNS xqueue.stub_queues LANGUAGE plpgsql AS $$
 DECLARE
     q xqueue.stub_queues;
@@ -131,7 +131,7 @@ BEGIN
     RETURN q;
 END $$;
 
--- The keys that an id names, as text: a value, an array, an object, or what drivers make of them.
+-- The keys in an id, as text. The id is a value, an array or an object, in any form that drivers send.
 CREATE FUNCTION xqueue.stub_keys(q xqueue.stub_queues, id jsonb) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     is_text boolean = (SELECT atttypid IN ('text'::regtype, 'varchar'::regtype) FROM pg_attribute WHERE attrelid = q.name AND attname = q.key);
@@ -150,7 +150,7 @@ BEGIN
     IF id IS NULL OR id = 'null' THEN
         RAISE 'the id is NULL' USING ERRCODE = '22004';
     END IF;
-    -- A value that is none of the key's type is refused, and 07 is 7.
+    -- Refuses a value that is not of the key's type, and turns 07 into 7.
     EXECUTE format('SELECT ARRAY(SELECT (CASE jsonb_typeof(e) WHEN ''object'' THEN e->>%L ELSE e #>> ''{}'' END)::%s::text
                     FROM jsonb_array_elements($1) AS e)', q.key,
                    (SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = q.name AND attname = q.key))
@@ -158,7 +158,7 @@ BEGIN
     RETURN keys;
 END $$;
 
--- Sets what assignments say, in tasks that this session has taken: all of them, or none, or with if_held those still held.
+-- Runs assignments on tasks that this session has taken: on all or none, or with if_held on the tasks still held.
 CREATE FUNCTION xqueue.stub_settle(q xqueue.stub_queues, keys text[], change text, update jsonb, if_held boolean) RETURNS SETOF jsonb LANGUAGE plpgsql AS $$
 DECLARE
     wanted text;
@@ -220,7 +220,7 @@ BEGIN
             given = given || jsonb_build_object(q.fields->>'status', CASE WHEN delay > '0' THEN 'W' ELSE 'R' END,
                                                 q.fields->>'runat', CASE WHEN delay > '0' THEN clock_timestamp() + delay END);
         END IF;
-        -- Of a task that a consumer has begun with, a conflict leaves what is the queue's as it is.
+        -- If the task is neither ready nor waiting, a conflict leaves the queue's own columns unchanged.
         SELECT string_agg(quote_ident(k), ', '),
             string_agg(format(CASE WHEN k IN (SELECT u.value FROM jsonb_each_text(q.used) AS u)
                 THEN '%1$I = CASE WHEN t.%2$I IN (''R'', ''W'') THEN excluded.%1$I ELSE t.%1$I END' ELSE '%1$I = excluded.%1$I' END,
@@ -296,7 +296,7 @@ BEGIN
     PERFORM xqueue.need(q, 'retry', error IS NOT NULL);
     PERFORM xqueue.need(q, 'ttl', ttl IS NOT NULL);
     IF delay IS NULL AND failed AND retry ? 'backoff' THEN
-        -- A number is one of seconds.
+        -- A number means seconds.
         pause = format('least(%L::interval * power(%s, (%s - 1) %% %s), %L::interval)', retry->>'backoff', coalesce(retry->>'factor', '2'), attempts,
                        coalesce(retry->>'limit', '2147483647'), coalesce(retry->>'max', '1 h'));
     END IF;
@@ -360,7 +360,7 @@ $$;
 
 -- The row forms.
 
--- Of a row: the values that are not NULL, without the queue's own columns.
+-- The values of a row that are not NULL, without the queue's own columns.
 CREATE FUNCTION xqueue.stub_given(queue regtype, task jsonb) RETURNS jsonb LANGUAGE sql AS $$
 SELECT jsonb_object_agg(m.key, m.value) FROM jsonb_each(task) AS m
 WHERE m.value <> 'null' AND m.key NOT IN (
