@@ -137,22 +137,34 @@ impl CounterChange {
     }
 
     pub fn absorb(&mut self, later: &CounterChange) {
-        if later.replaces {
+        let CounterChange {
+            tasks,
+            calls,
+            transitions,
+            waits,
+            works,
+            tubes,
+            replaces,
+            tracked,
+            recount,
+            tubes_changed,
+        } = later;
+        if *replaces {
             self.replace(&Counts::default());
         }
-        add(&mut self.tasks, &later.tasks);
-        add(&mut self.calls, &later.calls);
-        add_all(&mut self.transitions, &later.transitions);
-        self.waits.absorb(&later.waits);
-        self.works.absorb(&later.works);
-        for (tube, change) in &later.tubes {
+        add(&mut self.tasks, tasks);
+        add(&mut self.calls, calls);
+        add_all(&mut self.transitions, transitions);
+        self.waits.absorb(waits);
+        self.works.absorb(works);
+        for (tube, change) in tubes {
             let tube = self.tube(*tube);
             add(&mut tube.tasks, &change.tasks);
             add_all(&mut tube.transitions, &change.transitions);
         }
-        self.tracked = later.tracked.or(self.tracked);
-        self.recount |= later.recount;
-        self.tubes_changed |= later.tubes_changed;
+        self.tracked = tracked.or(self.tracked);
+        self.recount |= recount;
+        self.tubes_changed |= tubes_changed;
     }
 }
 
