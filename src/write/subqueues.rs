@@ -243,13 +243,14 @@ impl Take<'_> {
         Ok(Found::Kept)
     }
 
-    /// Wakes a consumer for the next sub-queue. The wake-up of a consumer that wants one sub-queue, and found no task
-    /// there, was possibly meant for a consumer that would take from any.
+    /// Offers the next sub-queue to a consumer. The wake-up of a consumer that wants one sub-queue, and found no task
+    /// there, was possibly meant for a consumer that would take from any. It is no new wake-up: two consumers that find
+    /// nothing would wake each other for ever.
     fn pass_on(&self) {
         if let Some(mut queue) = slot::lock(self.queue.slot)
             && let Some(subqueue) = subqueues::next(self.queue.slot)
         {
-            queue.waiters().wake(1, Offer { tube: Some(subqueue) });
+            queue.waiters().offer_again(subqueue);
         }
     }
 }

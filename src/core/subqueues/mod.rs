@@ -188,6 +188,11 @@ impl Pool<'_> {
         matches!(self.entry(link).state, State::Waiting | State::Idle)
     }
 
+    fn is_waiting(&mut self, id: SlotId, subqueue: u64) -> bool {
+        let link = self.known(id, subqueue);
+        link.is_some_and(|link| self.entry(link).state == State::Waiting)
+    }
+
     fn is_idle(&mut self, link: u32) -> bool {
         self.entry(link).state == State::Idle
     }
@@ -213,7 +218,11 @@ impl Pool<'_> {
     /// Undoes the changes of a transaction or subtransaction. Returns whether a consumer has to be woken.
     pub fn undo(&mut self, id: SlotId, subqueue: u64, change: &SubqueueChange) -> bool {
         self.lower(id, subqueue, LAST, change.taken_level);
-        change.claimed && self.give_back(id, subqueue, Back::Front)
+        if change.claimed {
+            return self.give_back(id, subqueue, Back::Front);
+        }
+        // A consumer possibly found the first task locked.
+        change.lost && self.is_waiting(id, subqueue)
     }
 
     /// Applies the changes of a transaction in a sub-queue. Returns whether a consumer has to be woken.
@@ -245,9 +254,9 @@ impl Pool<'_> {
                 let level = if change.taken < 0 || !is_known { UNKNOWN } else { change.level };
                 self.offer(id, subqueue, level) != Offered::Known
             }
-            // A consumer waits although the sub-queue is in the ring: it found the first task locked, or scanned a
-            // moment too early.
-            (Some(_), Some(State::Waiting)) => change.offers,
+            // A consumer waits although the sub-queue is in the ring: it found the first task locked or another one
+            // taken, or scanned a moment too early.
+            (Some(_), Some(State::Waiting)) => change.offers || change.lost || change.taken < 0,
             _ => false,
         }
     }

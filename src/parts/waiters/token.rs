@@ -46,6 +46,12 @@ impl Waiters<'_> {
         }
     }
 
+    /// Offers a task of a sub-queue to the next consumer whose check began before the last wake-up.
+    pub fn offer_again(&mut self, subqueue: u64) {
+        let offer = Offer { tube: Some(subqueue) };
+        self.pass_on(WakeToken { offer, number: self.slot.waiters.wakes });
+    }
+
     /// Passes a token on to the next consumer whose check began before the last wake-up, unless nothing is ready.
     fn pass_on(&mut self, token: WakeToken) {
         let is_empty =

@@ -111,6 +111,8 @@ impl WaitEntry {
                 Error::on_standby(refused).detail("It is not told of what happens on the primary.")
             );
         }
+        // An error between here and the entry into the wait queue would leave another queue's reservation in the entry.
+        session::current()?;
         WAIT_QUEUE.set(Some(slot));
         let place = WaitEntry {
             slot,
@@ -161,7 +163,11 @@ impl WaitEntry {
     /// Once woken, the consumer joins the wait queue again at its old position, in case the task is gone.
     pub fn sleep(&self, deadline: Deadline, look: NoTask, queue: &str) -> Result<bool> {
         self.by_caller.set(look.by_caller);
-        if !deadline.is_over() && self.has_missed_some(look) {
+        // Also if there is another wake-up: it is handed on.
+        if deadline.is_over() {
+            return Ok(false);
+        }
+        if self.has_missed_some(look) {
             latch::wait(Reason::Other, Some(Duration::ZERO), true);
             return Ok(true);
         }

@@ -2,6 +2,7 @@
 //! turns.
 
 mod order;
+mod waiting;
 
 use xqueue_tests::*;
 

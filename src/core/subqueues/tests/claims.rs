@@ -88,3 +88,16 @@ fn a_complete_ring_has_nothing_once_all_is_claimed() {
     pool.invalidate(JOBS);
     assert!(pool.may_have_some(JOBS));
 }
+
+/// A take of one sub-queue found its first task locked, or another task in flight, and gave it back.
+#[test]
+fn the_end_of_what_was_in_the_way_wakes_a_consumer_of_a_waiting_subqueue() {
+    let mut memory = Memory::complete(10);
+    let mut pool = memory.pool();
+    pool.offer(JOBS, 5, UNKNOWN);
+    assert!(pool.commit(JOBS, 5, &settled()));
+    let lost = SubqueueChange { lost: true, ..SubqueueChange::default() };
+    assert!(pool.commit(JOBS, 5, &lost));
+    assert!(pool.undo(JOBS, 5, &lost));
+    assert!(!pool.undo(JOBS, 5, &settled()), "the task is still in flight");
+}

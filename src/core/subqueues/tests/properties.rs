@@ -209,14 +209,17 @@ impl Model {
                 self.offer(name, if is_sure { change.level } else { UNKNOWN });
                 true
             }
-            Some(State::Waiting) => change.offers,
+            Some(State::Waiting) => change.offers || change.lost || change.taken < 0,
             _ => false,
         }
     }
 
     fn undo(&mut self, name: u64, change: &SubqueueChange) -> bool {
         self.lower(name, LAST, change.taken_level);
-        change.claimed && self.give_back(name, Back::Front)
+        match change.claimed {
+            true => self.give_back(name, Back::Front),
+            false => change.lost && self.state(name) == Some(State::Waiting),
+        }
     }
 
     fn reset(&mut self) {
