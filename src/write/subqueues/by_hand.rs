@@ -19,7 +19,9 @@ pub fn claim(queue: &Queue, place: &StateAndTube, row: &Tuple) -> Result<()> {
     let Some(subqueue) = place.subqueue() else { return Ok(()) };
     let slot = queue.slot;
     let is_own = transaction::pending_subqueue(slot, subqueue).is_own();
-    if is_own && transaction::being_done(slot) == Some(CallKind::Take) {
+    // A claim of the take in progress can be of a sub-queue in which it found another task taken.
+    let is_taking = transaction::being_done(slot) == Some(CallKind::Take);
+    if is_own && is_taking && in_flight::is_known(queue, subqueue) {
         return Ok(());
     }
     if !is_own {
