@@ -199,7 +199,7 @@ fn resume_impl(call: &Call) -> Result<Option<Value<'_>>> {
 }
 
 /// Writes to the registry whether a queue is paused. Takes do not wait for it: they learn of the new definition from a
-/// relcache invalidation, not from a lock on the table.
+/// relcache invalidation, not from a lock on the table. The lock shows the worker that a prepared transaction is open.
 fn redefine<'to>(
     target: &Target,
     is_paused: bool,
@@ -207,7 +207,7 @@ fn redefine<'to>(
 ) -> Result<Option<Value<'to>>> {
     require_owner(target.table)?;
     refuse_read_only(|| queue::display_name(target.table))?;
-    let queue = target.open(LockMode::AccessShare)?;
+    let queue = target.open(LockMode::RowExclusive)?;
     // The table can have changed owner during the wait for the lock.
     require_owner(target.table)?;
     relation::invalidate(target.table);

@@ -87,7 +87,7 @@ fn settle(marked: Vec<(Oid, SlotId)>) -> HashSet<Oid> {
         let is_changed = changed.contains(&table);
         if let Some(mut queue) = slot::lock(slot) {
             // Woken after the locks were read (race 2).
-            queue.waiters().wake_everyone();
+            queue.waiters().recheck();
             queue.schedule.lower_due(i64::MIN);
             match is_changed {
                 true => queue.prepared().found(),

@@ -18,6 +18,8 @@ use xqueue_core::change::Outcome;
 use xqueue_core::transaction::WaiterChange;
 
 const NO_QUEUE: u32 = u32::MAX;
+/// Every producer waits for more room than this.
+const NO_CAPACITY: i64 = i64::MIN;
 
 /// State of a waiting process. Except for the atomics, only [`Waiters::entry`] accesses it.
 #[repr(C)]
@@ -235,6 +237,14 @@ impl Waiters<'_> {
         }
     }
 
+    /// Wakes all processes to check again, after changes that were not reported: also a pause can have ended, and the
+    /// capacity can be another one.
+    pub fn recheck(&mut self) {
+        self.slot.waiters.paused_until = i64::MIN;
+        self.wake_everyone();
+        self.turn_away(NO_CAPACITY);
+    }
+
     /// Grants room to waiting producers in their order and wakes them, until there is not enough room for the next one.
     pub fn grant(&mut self) {
         let mut link = if self.slot.waiters.producers > 0 { self.slot.waiters.head } else { 0 };
@@ -253,7 +263,7 @@ impl Waiters<'_> {
         }
     }
 
-    /// Wakes, without room, the producers that wait for more room than the capacity.
+    /// Wakes, without room, the producers that wait for more room than the capacity; they check again.
     pub(in crate::parts) fn turn_away(&mut self, capacity: i64) {
         let mut link = if self.slot.waiters.producers > 0 { self.slot.waiters.head } else { 0 };
         while let Some(&mut Entry { next, want, .. }) = self.standing(link) {

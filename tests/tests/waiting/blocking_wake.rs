@@ -179,3 +179,35 @@ fn a_wait_inside_a_block_a_function_or_a_savepoint() {
     assert_eq!(status(&mut c, &name, id(&task)).as_deref(), Some("R"));
     q.sql(&format!("DROP FUNCTION {name}_f()"));
 }
+
+/// A check of prepared transactions that comes earlier finds this one still open.
+#[test]
+fn commit_prepared_of_a_resume() {
+    let mut q = Queue::new("wake");
+    let (name, gid) = (q.name.clone(), q.name.clone());
+    put(&mut q.admin, &name, 1);
+    q.sql("SELECT xqueue.pause('{q}')");
+    let waiter = Waiter::take(&mut q);
+    q.sql(&format!("BEGIN; SELECT xqueue.resume('{{q}}'); PREPARE TRANSACTION '{gid}'"));
+    let mut other = Queue::new("wake");
+    other.sql("BEGIN; SELECT xqueue.put('{q}', '{}'); PREPARE TRANSACTION '{q}'");
+    other.sql("COMMIT PREPARED '{q}'");
+    other.assert_exact();
+    still_waiting(&mut q, &waiter);
+    q.sql(&format!("COMMIT PREPARED '{gid}'"));
+    waiter.task();
+}
+
+#[test]
+fn commit_prepared_of_a_greater_capacity() {
+    for (features, gid) in [(r#"{"capacity": 5}"#, "more"), (r#"{"capacity": false}"#, "any")] {
+        let mut q = Queue::limited("wake", 1, 1);
+        let gid = format!("{}_{gid}", q.name);
+        let producer = Waiter::put(&mut q, &json!({}));
+        q.sql(&format!(
+            "BEGIN; SELECT xqueue.upgrade('{{q}}', '{{\"features\": {features}}}'); PREPARE TRANSACTION '{gid}'"
+        ));
+        q.sql(&format!("COMMIT PREPARED '{gid}'"));
+        assert_eq!(producer.tasks().len(), 1, "{features}");
+    }
+}
