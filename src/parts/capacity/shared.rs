@@ -95,10 +95,16 @@ impl Capacity {
         self.prepared
     }
 
+    /// Returns the room of prepared transactions that are not known to have ended.
+    pub(in crate::parts) fn unresolved(&self) -> i64 {
+        self.prepared - self.resolved
+    }
+
     /// Notes that the prepared transactions that had reserved `room`, and all from before the server started, have
     /// ended.
     pub(in crate::parts) fn resolve(&mut self, room: i64) {
-        (self.resolved, self.survivors) = (room, Survivors::None);
+        self.resolved += room;
+        self.survivors = Survivors::None;
     }
 
     /// Notes that a prepared transaction has the table locked.
@@ -145,6 +151,20 @@ mod tests {
         assert_eq!(room.prepared(), 5);
         room.count(true);
         assert_eq!(room.prepared(), 1);
+    }
+
+    #[test]
+    fn room_is_given_back_once_though_it_is_counted_during_a_search() {
+        let mut room = counted(10);
+        room.prepared = 4;
+        room.resolve(room.unresolved());
+        room.prepared += 3;
+        let found = room.unresolved();
+        room.count(true);
+        room.resolve(found);
+        assert_eq!(room.prepared(), 3);
+        room.count(true);
+        assert_eq!(room.prepared(), 0);
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl Prepared<'_> {
         (self.slot.prepared.may_change, self.slot.prepared.is_looked_for) = (false, true);
         self.slot.counters.request_recount();
         subqueues::reset(self.slot.id());
-        self.slot.capacity.prepared()
+        self.slot.capacity.unresolved()
     }
 
     /// Notes that a prepared transaction has the table locked.
