@@ -127,6 +127,12 @@ impl Outcome {
             (_, None) => Some(Outcome::Deleted),
         }
     }
+
+    /// Returns whether a change takes an outcome back: the task is to be processed again.
+    pub fn is_undone(old: Option<Status>, new: Option<Status>) -> bool {
+        let has_ended = |status: Status| status == Status::Buried || status.is_over();
+        old.is_some_and(has_ended) && new.is_some_and(|status| !has_ended(status))
+    }
 }
 
 /// Names a change for the `on_task_change` function. `call` is the session's running call; a change by hand is

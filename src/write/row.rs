@@ -61,7 +61,7 @@ pub fn note<Old: Row, New: Row>(
         if let Some(instant) = due {
             delta.schedule.due_at(instant);
         }
-        if let Some(outcome) = outcome {
+        if outcome.is_some() || Outcome::is_undone(status(from), status(to)) {
             delta.waiters.end(key, outcome);
         }
     });

@@ -16,8 +16,8 @@ pub struct WaiterChange {
     pub made_ready: Ready,
     /// Tasks that ceased to be ready: the number of consumers to wake at rollback.
     pub unmade_ready: Ready,
-    /// Outcomes of tasks, by the hash of the key.
-    pub ended: Vec<(u64, Outcome)>,
+    /// Outcomes of tasks, by the hash of the key; None for a task that is to be processed again.
+    pub ended: Vec<(u64, Option<Outcome>)>,
     /// There are more outcomes than recorded.
     pub ended_more: bool,
 }
@@ -43,12 +43,23 @@ impl WaiterChange {
         }
     }
 
-    /// Records the outcome of the task whose key has this hash.
-    pub fn end(&mut self, hash: impl FnOnce() -> u64, outcome: Outcome) {
+    /// Records the outcome of the task whose key has this hash; None if the task is to be processed again.
+    pub fn end(&mut self, hash: impl FnOnce() -> u64, outcome: Option<Outcome>) {
         if self.ended.len() < ENDED_NOTED {
             self.ended.push((hash(), outcome));
         } else {
             self.ended_more = true;
+        }
+    }
+
+    /// Returns the report to a watcher of the task whose key has this hash: the outcome, `Some(None)` if it has to check
+    /// itself, or None if it learns nothing. `all`: all tasks were deleted.
+    pub fn report(&self, hash: u64, all: bool) -> Option<Option<Outcome>> {
+        let last = self.ended.iter().rev().find(|(key, _)| *key == hash);
+        match last.and_then(|(_, outcome)| *outcome) {
+            Some(outcome) => Some(Some(outcome)),
+            None if all => Some(Some(Outcome::Deleted)),
+            None => self.ended_more.then_some(None),
         }
     }
 
@@ -86,5 +97,26 @@ impl Ready {
     /// Returns the numbers by tube; None for tasks without a tube.
     pub fn by_tube(&self) -> impl Iterator<Item = (Option<u64>, u32)> {
         self.0.iter().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watcher_learns_the_last_of_a_tasks_outcomes() {
+        let mut change = WaiterChange::default();
+        change.end(|| 1, Some(Outcome::Buried));
+        change.end(|| 2, Some(Outcome::Buried));
+        let later = WaiterChange { ended: vec![(1, None)], ..WaiterChange::default() };
+        change.absorb(&later);
+        change.end(|| 2, Some(Outcome::Acked));
+        assert_eq!(change.report(1, false), None, "it is to be processed again");
+        assert_eq!(change.report(2, false), Some(Some(Outcome::Acked)));
+        assert_eq!(change.report(3, false), None);
+        assert_eq!(change.report(1, true), Some(Some(Outcome::Deleted)));
+        change.ended_more = true;
+        assert_eq!(change.report(3, false), Some(None));
     }
 }

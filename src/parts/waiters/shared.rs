@@ -227,7 +227,7 @@ impl Waiters<'_> {
     /// Wakes all consumers and watchers to check again.
     pub fn wake_everyone(&mut self) {
         let token = self.next_token(Offer { tube: None });
-        self.report_end(None, None);
+        self.report(|_| Some(None));
         let mut link = self.slot.waiters.head;
         while let Some(&mut Entry { next, want, .. }) = self.standing(link) {
             if want.is_for_task() {
@@ -288,24 +288,19 @@ impl Waiters<'_> {
 
     /// Reports the outcomes of a committed transaction to watchers. `all`: all tasks were deleted.
     pub(in crate::parts) fn report_ends(&mut self, change: &WaiterChange, all: bool) {
-        for (hash, outcome) in &change.ended {
-            self.report_end(Some(*hash), Some(*outcome));
-        }
-        if all {
-            self.report_end(None, Some(Outcome::Deleted));
-        } else if change.ended_more {
-            self.report_end(None, None);
+        if all || change.ended_more || !change.ended.is_empty() {
+            self.report(|hash| change.report(hash, all));
         }
     }
 
-    /// Reports a task's outcome to its watchers; without `hash`, to the watchers of all tasks. Without an outcome the
-    /// watchers check for themselves. All of them stay in the wait queue so that they miss no report.
-    pub fn report_end(&mut self, hash: Option<u64>, outcome: Option<Outcome>) {
+    /// Wakes the watchers for which there is a report, see [`WaiterChange::report`]. They stay in the wait queue so that
+    /// they miss none.
+    fn report(&mut self, report: impl Fn(u64) -> Option<Option<Outcome>>) {
         let mut link = if self.slot.waiters.watchers > 0 { self.slot.waiters.head } else { 0 };
         while let Some(entry) = self.standing(link) {
             let next = entry.next;
-            if let Want::End { hash: wanted, is_vague } = entry.want
-                && hash.is_none_or(|hash| hash == wanted)
+            if let Want::End { hash, is_vague } = entry.want
+                && let Some(outcome) = report(hash)
             {
                 // A task ends once. Of vague reports the last can be the one of the watched task.
                 if is_vague || entry.outcome.is_none() {
