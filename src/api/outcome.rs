@@ -33,6 +33,10 @@ sql_functions! {
     ) => put_wait_impl;
 }
 
+/// Time for the report of an end that is visible already (µs). Unreported ends, such as those by prepared transactions,
+/// are seen to be gone after it.
+const REPORT_DELAY: i64 = 200_000;
+
 /// State of a task, seen by a process that waits for its outcome.
 enum Sight {
     Outcome(Outcome),
@@ -123,7 +127,13 @@ fn told_or_seen(
     if !matches!(sight, Sight::Gone) {
         return Ok(sight.word());
     }
-    Ok(match place.news(name)? {
+    let news = match (place.news(name)?, told) {
+        (News::Check(_) | News::None, None) => {
+            place.watch(Deadline::after(Some(REPORT_DELAY)), false, name)?
+        }
+        (news, _) => news,
+    };
+    Ok(match news {
         News::Ended(outcome) => Some(outcome.name()),
         News::Check(_) | News::None => told.map(Outcome::name).or(sight.word()),
     })
