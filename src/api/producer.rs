@@ -301,11 +301,11 @@ impl<'call> Put<'call> {
         })
     }
 
-    /// Returns whether the start time column has a default of its own.
+    /// Returns whether the default of the start time column gives a task its start.
     pub(super) fn may_have_to_wait(&self) -> bool {
         let number = self.queue.number_of(Field::Runat);
         let mut columns = self.queue.columns().iter();
-        columns.any(|column| column.number == number && column.has_default)
+        columns.any(|column| column.number == number && column.has_default && !column.is_not_null)
     }
 
     fn refuse(&self, values: &Values) -> Result<()> {

@@ -30,6 +30,7 @@ pub mod statement;
 pub mod status;
 pub mod subqueues;
 pub mod time;
+pub mod time_column;
 pub mod transaction;
 pub mod utube;
 pub mod uuid7;

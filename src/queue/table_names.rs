@@ -9,6 +9,7 @@ use xqueue_core::field::Field;
 use xqueue_core::options::Options;
 use xqueue_core::statement::{self, KeyColumn};
 use xqueue_core::status::Status;
+use xqueue_core::time_column::TimeColumn;
 
 /// Returns the hashes of the types that the statements of a queue name. A session reads the queue again after one of
 /// these types has changed.
@@ -43,6 +44,10 @@ pub fn table_names(
         name: catalog::quote(&relation.name()),
         key: key.collect::<Result<_>>()?,
         fields: fields.iter().map(|(field, column)| (*field, quoted(column))).collect(),
+        times: [Field::Runat, Field::Expires]
+            .into_iter()
+            .filter_map(|field| Some((field, time_column(fields.get(&field)?))))
+            .collect(),
         columns: relation.columns().iter().map(|column| (column.number, quoted(column))).collect(),
         status_type: status.map(|status| types::type_name(status.base)).unwrap_or_default(),
         tube_equals: tube_equals.transpose()?.unwrap_or_default(),
@@ -51,4 +56,8 @@ pub fn table_names(
         labels: Status::ALL.iter().map(|s| catalog::quote_literal(&options.label(*s))).collect(),
         features: options.features.clone(),
     })
+}
+
+fn time_column(column: &ColumnType) -> TimeColumn {
+    TimeColumn { is_not_null: column.is_not_null, has_default: column.has_default }
 }

@@ -310,9 +310,7 @@ fn refuse_shared_columns(fields: &BTreeMap<Field, ColumnType>) -> Result<()> {
 
 /// Refuses NOT NULL columns for fields that are sometimes empty.
 fn refuse_never_empty(relation: &Relation, fields: &BTreeMap<Field, ColumnType>) -> Result<()> {
-    let is_empty_at_times = |field: &Field| {
-        matches!(field, Field::Owner | Field::Runat | Field::Expires | Field::Reason)
-    };
+    let is_empty_at_times = |field: &Field| matches!(field, Field::Owner | Field::Reason);
     let mut fields = fields.iter();
     match fields.find(|(field, column)| is_empty_at_times(field) && column.is_not_null) {
         None => Ok(()),

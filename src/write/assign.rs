@@ -41,7 +41,7 @@ impl<'m> Assignments<'m> {
             }
             let value = match value {
                 Assigned::State(status) => Some(queue.status_value(status).ok()?),
-                Assigned::Null => None,
+                Assigned::Null => queue.empty_value(field),
                 Assigned::Argument(parameter) => {
                     Some(fitting(queue, field, arguments.get(parameter)?)?)
                 }
@@ -67,7 +67,7 @@ impl<'m> Assignments<'m> {
             let is_last = value != after_last && is_last_attempt(queue, old);
             let value = match if is_last { *after_last } else { *value } {
                 Assigned::State(status) => Some(queue.status_value(status).ok()?),
-                Assigned::Null => None,
+                Assigned::Null => queue.empty_value(*field),
                 Assigned::OneMore => Some(one_more(queue, *field, old)?),
                 Assigned::Later(Length::OwnTtr(default), _) => end_of_ttr(queue, default, old),
                 Assigned::Later(Length::Backoff, _) => {

@@ -36,11 +36,16 @@ impl Table {
         )
     }
 
-    fn assigned(&self, field: Field, value: Assigned, parameters: &mut Parameters) -> String {
+    pub(super) fn assigned(
+        &self,
+        field: Field,
+        value: Assigned,
+        parameters: &mut Parameters,
+    ) -> String {
         let column = self.field(field);
         match value {
             Assigned::State(status) => self.label(status).to_string(),
-            Assigned::Null => "NULL".into(),
+            Assigned::Null => self.empty(field).into(),
             Assigned::Argument(parameter) => self.shortened(field, parameters.add(parameter)),
             Assigned::Later(length, and) => {
                 let lengths = [Some(length), and].into_iter().flatten();
@@ -58,6 +63,11 @@ impl Table {
             Assigned::Renewed { delay } => self.new_life(delay, parameters),
             Assigned::Burial(why, limit, error) => self.burial(why, limit, error, parameters),
         }
+    }
+
+    /// Returns the value of a field without a value: the current time for a time column that is never NULL.
+    fn empty(&self, field: Field) -> &'static str {
+        if self.is_never_null(field) { CLOCK } else { "NULL" }
     }
 
     fn length(&self, length: Length, parameters: &mut Parameters) -> String {
@@ -94,7 +104,7 @@ impl Table {
     fn new_life(&self, delay: bool, parameters: &mut Parameters) -> String {
         let delay = delay.then(|| parameters.add(Parameter::Delay));
         let begin = delay.as_ref().map_or(CLOCK.into(), |delay| format!("{CLOCK} {PLUS} {delay}"));
-        let new = match self.features.default_ttl() {
+        let new = match self.features.default_ttl().or(self.endless(Field::Expires)) {
             Some(ttl) => format!("{begin} {PLUS} {}", interval(ttl)),
             None => "NULL".into(),
         };
@@ -191,12 +201,29 @@ fn interval(microseconds: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::form::Form;
     use crate::statement::rule::Return;
-    use crate::statement::tests::table;
+    use crate::statement::tests::{never_null, table};
+    use crate::statement::{Put, Source};
 
     fn returned(features: &str, back: Return) -> String {
         let table = table(features);
         table.assign(table.on_return(back), &mut Parameters::default()).join(", ")
+    }
+
+    #[test]
+    fn a_time_that_is_never_null_is_the_clock_or_far_away() {
+        let table = never_null(r#"{"delayed": true, "ttr": true, "ttl": true}"#);
+        let set = |set: Vec<Assignment>| table.assign(set, &mut Parameters::default()).join(", ");
+        let back = set(table.on_return(Return { renews: true, ..Return::default() }));
+        assert!(back.contains("runat = pg_catalog.clock_timestamp(), "), "{back}");
+        assert!(!back.contains("NULL END"), "{back}");
+        let taken = set(table.on_take(false).collect());
+        assert!(taken.contains("'3153600000000000 microseconds'"), "{taken}");
+        let put = Put::new(Form::Json, Source::Values);
+        let put = set(table.on_put(&put).collect());
+        assert!(put.contains("runat = pg_catalog.clock_timestamp(), expires ="), "{put}");
+        assert!(!table.forget(Field::Expires, None).contains("= NULL"));
     }
 
     #[test]

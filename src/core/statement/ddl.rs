@@ -3,7 +3,7 @@
 
 use crate::field::Field;
 use crate::statement::change::MORTAL;
-use crate::statement::rule::Assigned;
+use crate::statement::rule::{Assigned, Length};
 use crate::statement::{CLOCK, INTERNAL, Parameters, Table, join};
 use crate::status::Status;
 
@@ -86,12 +86,15 @@ impl Table {
     }
 
     /// Clears a field whose feature is switched off, so that old values do not take effect when it is switched on
-    /// again. With `of`, only for tasks in this state.
+    /// again. With `of`, only for tasks in this state. A time that cannot be NULL becomes one that does not come.
     pub fn forget(&self, field: Field, of: Option<Status>) -> String {
         let (table, column) = (self.qualified(), self.field(field));
+        let endless = self.endless(field).map(Length::Microseconds);
+        let value = endless.map_or(Assigned::Null, |endless| Assigned::Later(endless, None));
+        let value = self.assigned(field, value, &mut Parameters::default());
         let state = of.map(|status| format!(" AND {}", self.is(status))).unwrap_or_default();
         format!(
-            "UPDATE ONLY {table} AS task SET {column} = NULL WHERE task.{column} IS NOT NULL{state}"
+            "UPDATE ONLY {table} AS task SET {column} = {value} WHERE task.{column} IS NOT NULL{state}"
         )
     }
 

@@ -30,6 +30,7 @@ pub use within::Within;
 use crate::features::Features;
 use crate::field::Field;
 use crate::status::Status;
+use crate::time_column::TimeColumn;
 use std::collections::BTreeMap;
 
 /// A queue's table as it appears in statements. All names are quoted.
@@ -40,6 +41,8 @@ pub struct Table {
     pub key: Vec<KeyColumn>,
     /// The columns of the fields in use.
     pub fields: BTreeMap<Field, String>,
+    /// The columns of `runat` and `expires`.
+    pub times: BTreeMap<Field, TimeColumn>,
     /// All columns by number, for tasks and updates that name columns.
     pub columns: BTreeMap<i16, String>,
     /// The type of the status column, in the form used after `::`.

@@ -122,7 +122,8 @@ impl Table {
         let is_rescheduled = put.delay || at_once;
         let excluded = |column: &str| format!("EXCLUDED.{column}");
         let of_call = self.on_put(put).map(|assignment| assignment.field);
-        let runat = (at_once && self.has(Field::Runat)).then_some(Field::Runat);
+        let is_of_call = put.delay || self.is_never_null(Field::Runat);
+        let runat = (at_once && self.has(Field::Runat) && !is_of_call).then_some(Field::Runat);
         let fields = of_call.chain(runat).filter(|field| match field {
             Field::Status | Field::Runat => is_rescheduled,
             Field::Expires => is_rescheduled || put.ttl,
@@ -167,7 +168,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statement::tests::table;
+    use crate::statement::tests::{never_null, table};
 
     fn put(source: Source) -> Put {
         Put { columns: vec![7], ..Put::new(Form::Json, source) }
@@ -199,6 +200,9 @@ mod tests {
         assert!(waiting.contains("runat = CASE WHEN") && waiting.contains("status = CASE WHEN"));
         let delayed = clause(r#"{"delayed": true, "ttl": true}"#, Put { delay: true, ..update });
         assert_eq!(delayed.matches("runat = CASE").count(), 1, "{delayed}");
+        let put = Put { conflict: Conflict::Update { at_once: true }, ..put(Source::Values) };
+        let never_null = never_null(r#"{"delayed": true}"#).put(&put).sql;
+        assert_eq!(never_null.matches("runat = CASE").count(), 1, "{never_null}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use crate::field::Field;
 use crate::statement::{Parameter, Put, Step, Table, Verb};
 use crate::status::Status;
+use crate::time_column::ENDLESS;
 
 /// The new value of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -131,10 +132,24 @@ fn set(field: Field, value: Assigned) -> Assignment {
 }
 
 impl Table {
+    /// Returns whether the field's column is a time column that is NOT NULL.
+    pub fn is_never_null(&self, field: Field) -> bool {
+        self.times.get(&field).is_some_and(|column| column.is_not_null)
+    }
+
+    /// Returns the length up to an end that does not come, if the column cannot say so by NULL (µs).
+    pub(super) fn endless(&self, field: Field) -> Option<i64> {
+        self.is_never_null(field).then_some(ENDLESS)
+    }
+
     /// Assignments for a new task, besides the values given with it.
     pub fn on_put(&self, put: &Put) -> impl Iterator<Item = Assignment> {
-        let runat = put.delay.then_some(Assigned::Later(DELAY, None));
+        let due_now = self.is_never_null(Field::Runat).then_some(Assigned::Null);
+        let runat = if put.delay { Some(Assigned::Later(DELAY, None)) } else { due_now };
+        let has_default = self.times.get(&Field::Expires).is_some_and(|column| column.has_default);
+        let endless = self.endless(Field::Expires).filter(|_| !has_default);
         let default = self.features.default_ttl().filter(|_| self.has(Field::Expires));
+        let default = default.or(endless);
         let ttl = if put.ttl { Some(TTL) } else { default.map(Length::Microseconds) };
         let expires = ttl.map(|ttl| match put.delay {
             true => Assigned::Later(DELAY, Some(ttl)),
@@ -158,7 +173,7 @@ impl Table {
     pub fn on_take(&self, ttr: bool) -> impl Iterator<Item = Assignment> {
         let length = match ttr {
             true => Length::Argument(Parameter::Ttr),
-            false => Length::OwnTtr(self.features.default_ttr()),
+            false => Length::OwnTtr(self.features.default_ttr().or(self.endless(Field::Runat))),
         };
         let deadline = self.features.has_deadlines().then_some(Assigned::Later(length, None));
         let attempts = self.has(Field::Attempts).then_some(Assigned::OneMore);

@@ -15,3 +15,4 @@ mod names;
 mod switches;
 mod switches_at_random;
 mod tables;
+mod times;

@@ -119,6 +119,7 @@ fn what_is_called_most_makes_no_statement() {
         }
     }
     integer_states(&mut client);
+    times(&mut client);
     inserts_tubes_and_priorities(&mut client, &tubes);
     sub_queues(&mut client);
     promotions(&mut client);
@@ -138,6 +139,22 @@ fn integer_states(client: &mut Client) {
             found.retain(|shortcut, _| shortcut != "TakeAhead" && shortcut != "AckInPlace");
             assert_eq!(found, some(expected), "{name} with {kind}");
         }
+    }
+}
+
+fn times(client: &mut Client) {
+    for kind in ["timestamptz NOT NULL DEFAULT now()", "timestamptz NOT NULL"] {
+        let fields = json!({"runat": "run_at", "expires": "ends"});
+        let features = json!({"delayed": true, "ttl": "1 day", "ttr": "1 hour"});
+        let end = kind.split(" DEFAULT").next().unwrap_or(kind);
+        let columns = format!(", run_at {kind}, ends {end}");
+        create_with(client, &columns, &json!({ "fields": fields, "features": features }));
+        for (name, statements, expected) in LIFECYCLES {
+            let mut found = by(client, statements);
+            found.retain(|shortcut, _| shortcut != "TakeAhead" && shortcut != "AckInPlace");
+            assert_eq!(found, some(expected), "{name} with {kind}");
+        }
+        promoted(client);
     }
 }
 
@@ -169,13 +186,12 @@ fn sub_queues(client: &mut Client) {
 /// The worker promotes the tasks.
 fn promotions(client: &mut Client) {
     create(client, &json!({"delayed": true}));
+    promoted(client);
+}
+
+fn promoted(client: &mut Client) {
     let before = counts(client);
-    client
-        .batch_execute(
-            "SELECT xqueue.put('q', '[{}, {}]', delay => '1 hour'); \
-             UPDATE q SET runat = now() - interval '1 second'",
-        )
-        .unwrap();
+    client.batch_execute("SELECT xqueue.put('q', '[{}, {}]', delay => '1 second')").unwrap();
     let is_ready = "SELECT count(*) = 2 FROM q WHERE status = 'R'";
     wait_until("both have been promoted", || scalar(client, is_ready, &[]));
     assert_eq!(counts(client)["Promote"] - before["Promote"], 2);

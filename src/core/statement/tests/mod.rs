@@ -16,6 +16,7 @@ pub fn table(features: &str) -> Table {
         name: "\"Jobs\"".into(),
         key: vec![key("a"), key("b")],
         fields: needed.map(|field| (field, field.name().to_string())).collect(),
+        times: BTreeMap::new(),
         columns: BTreeMap::from([(7, "progress".to_string())]),
         status_type: "\"char\"".into(),
         tube_equals: EQUALS.into(),
@@ -24,6 +25,14 @@ pub fn table(features: &str) -> Table {
         labels: Status::ALL.iter().map(|status| format!("'{}'", status.letter())).collect(),
         features,
     }
+}
+
+/// A table whose times are NOT NULL.
+pub fn never_null(features: &str) -> Table {
+    let mut table = table(features);
+    let column = TimeColumn { is_not_null: true, ..TimeColumn::default() };
+    table.times = [Field::Runat, Field::Expires].map(|field| (field, column)).into();
+    table
 }
 
 #[test]

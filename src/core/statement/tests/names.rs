@@ -75,6 +75,7 @@ impl Names {
                 .filter(|(field, _)| field.is_needed(features))
                 .map(|(field, name)| (field, quote(name)))
                 .collect(),
+            times: BTreeMap::new(),
             columns: (1..).zip(self.columns.iter().map(|name| quote(name))).collect(),
             status_type: format!("{}.{}", quote(&self.type_schema), quote(&self.status_type)),
             tube_equals: equals.clone(),

@@ -1,0 +1,240 @@
+//! Columns of times as tables have them: NOT NULL, of several types and precisions, under a time zone far from UTC.
+//! Each passes through every verb and the worker, on the direct path and by statements.
+
+use xqueue_tests::{Queue, Value, database, json, unique};
+
+/// A type of the columns `runat` and `expires`, and SQL that reads its values as timestamptz.
+struct Kind {
+    column: &'static str,
+    read: &'static str,
+    /// The least difference between two values, in seconds.
+    unit: f64,
+}
+
+const ZONED: &str = "{}";
+const KINDS: [Kind; 2] = [
+    Kind { column: "timestamptz NOT NULL DEFAULT now()", read: ZONED, unit: 0.0 },
+    Kind { column: "timestamptz NOT NULL", read: ZONED, unit: 0.0 },
+];
+
+impl Kind {
+    fn is_not_null(&self) -> bool {
+        self.column.contains("NOT NULL")
+    }
+
+    fn has_default(&self) -> bool {
+        self.column.contains("DEFAULT")
+    }
+}
+
+const FEATURES: &str = r#"{"delayed": true, "ttl": true, "ttr": true, "buried": true, "zombie": true,
+    "retry": {"limit": 5, "backoff": 3600}, "priority": true}"#;
+
+/// A queue with two columns of times. The statement path is used if `by_statements` is set.
+struct Times {
+    q: Queue,
+    kind: &'static Kind,
+}
+
+fn times(kind: &'static Kind, by_statements: bool) -> Times {
+    let mut q = Queue::adopt(&database(), &unique("times"));
+    q.sql("SET TimeZone = 'America/St_Johns'");
+    // An end of life has no default: a task of the default would have ended.
+    let end = kind.column.split(" DEFAULT").next().expect("a type");
+    q.sql(&format!("CREATE TABLE {{q}} (id int PRIMARY KEY, run_at {}, ends {end})", kind.column));
+    if by_statements {
+        q.sql(
+            "CREATE FUNCTION {q}_same() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'; \
+             CREATE TRIGGER same BEFORE INSERT OR UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_same()",
+        );
+    }
+    let features: Value = FEATURES.parse().expect("features");
+    q.upgrade(&json!({"fields": {"runat": "run_at", "expires": "ends"}, "features": features}));
+    Times { q, kind }
+}
+
+impl Times {
+    /// Returns the seconds from now to the instant in a column; None for NULL, and for an end that does not come.
+    fn left(&mut self, id: i32, column: &str) -> Option<f64> {
+        let instant = self.kind.read.replace("{}", column);
+        let sql = format!(
+            "SELECT to_jsonb(extract(epoch FROM {instant} - clock_timestamp())::float8) FROM {{q}} WHERE id = {id}"
+        );
+        self.q.ask_one(&sql).as_f64().filter(|left| *left < 50.0 * 365.0 * 86400.0)
+    }
+
+    /// Checks that an instant is as far from now as expected, in seconds; None is NULL or an end that does not come.
+    #[track_caller]
+    fn is_in(&mut self, id: i32, column: &str, expected: Option<f64>) {
+        let (left, name) = (self.left(id, column), self.kind.column);
+        let is_near = |left: f64, far: f64| far - 20.0 < left && left <= far + self.kind.unit;
+        let is_right = match (left, expected) {
+            (Some(left), Some(expected)) => is_near(left, expected),
+            (left, expected) => left == expected,
+        };
+        assert!(is_right, "{column} of {id} as {name}: {left:?}, not {expected:?}");
+    }
+
+    /// Checks that the start of a task without one is NULL, or the time of the call.
+    #[track_caller]
+    fn has_no_start(&mut self, id: i32) {
+        let now = self.kind.is_not_null().then_some(0.0);
+        self.is_in(id, "run_at", now);
+    }
+
+    #[track_caller]
+    fn is_status(&mut self, id: i32, status: &str) {
+        let found = self.q.ask_one(&format!("SELECT to_jsonb(status) FROM {{q}} WHERE id = {id}"));
+        assert_eq!(found, json!(status), "{id} with {}", self.kind.column);
+    }
+
+    /// Inserts a row by hand that starts at an instant given as timestamptz.
+    fn insert(&mut self, id: i32, start: &str) {
+        let read = self.kind.read;
+        // The instant in the column's type.
+        let value = match read {
+            ZONED => start.to_string(),
+            _ if read.contains("AT TIME ZONE") => format!("({start}) AT TIME ZONE 'UTC'"),
+            _ => format!("extract(epoch FROM {start})"),
+        };
+        let end = match self.kind.is_not_null() {
+            true => value.replace(start, "now() + interval '10 years'"),
+            false => "NULL".into(),
+        };
+        self.q.sql(&format!("INSERT INTO {{q}} (id, run_at, ends) VALUES ({id}, {value}, {end})"));
+    }
+
+    fn call(&mut self, call: &str) -> Value {
+        self.q.ask_one(&format!("SELECT xqueue.{call}"))
+    }
+}
+
+fn each(test: impl Fn(Times)) {
+    for kind in &KINDS {
+        for by_statements in [false, true] {
+            test(times(kind, by_statements));
+        }
+    }
+}
+
+const HOUR: f64 = 3600.0;
+
+#[test]
+fn verbs_read_and_write_times() {
+    each(|mut t| {
+        t.call("put('{q}', '{\"id\": 1}')");
+        t.is_status(1, "R");
+        t.has_no_start(1);
+        t.is_in(1, "ends", None);
+        t.call("put('{q}', '{\"id\": 2}', delay => '1 hour', ttl => '2 hours')");
+        t.is_status(2, "W");
+        t.is_in(2, "run_at", Some(HOUR));
+        t.is_in(2, "ends", Some(3.0 * HOUR));
+        t.call("put('{q}', '{\"id\": 2}', delay => '2 hours', ttl => '1 hour', on_conflict => 'update')");
+        t.is_in(2, "run_at", Some(2.0 * HOUR));
+        t.call("put('{q}', '{\"id\": 2}', delay => '0', on_conflict => 'update')");
+        t.is_status(2, "R");
+        t.call("put('{q}', '{\"id\": 2}', delay => '2 hours', ttl => '1 hour', on_conflict => 'update')");
+        t.call("take('{q}')");
+        t.is_in(1, "ends", None);
+        // Without a time to run there is no deadline.
+        t.is_in(1, "run_at", None);
+        t.call("release('{q}', 1, delay => '0')");
+        t.has_no_start(1);
+        t.call("take('{q}', ttr => '1 hour')");
+        t.is_in(1, "run_at", Some(HOUR));
+        let left = t.call("stats('{q}', 1)")["time_left"].as_f64().expect("a deadline");
+        assert!((HOUR - 20.0..=HOUR + 1.0).contains(&left), "{left}");
+        t.call("touch('{q}', 1, '1 hour')");
+        t.is_in(1, "run_at", Some(2.0 * HOUR));
+        t.call("release('{q}', 1)");
+        t.is_status(1, "W");
+        t.is_in(1, "run_at", Some(HOUR));
+        t.call("restart('{q}', 1)");
+        t.is_status(1, "R");
+        t.has_no_start(1);
+        t.call("take('{q}')");
+        t.call("bury('{q}', 1, ttl => '1 hour')");
+        t.has_no_start(1);
+        t.is_in(1, "ends", Some(HOUR));
+        t.call("dig('{q}', 1, delay => '1 hour')");
+        t.is_in(1, "run_at", Some(HOUR));
+        t.is_in(1, "ends", Some(2.0 * HOUR));
+        t.call("take('{q}', id => 1)");
+        t.call("ack('{q}', 1, delay => '1 hour')");
+        t.is_status(1, "Z");
+        t.is_in(1, "run_at", Some(HOUR));
+        t.call("restart('{q}', 1)");
+        t.is_in(1, "ends", None);
+        t.call("switch('{q}', 2, 'R')");
+        t.has_no_start(2);
+        let listed = t.q.ask("SELECT to_jsonb(t.id) FROM xqueue.tasks_by_state(NULL::{q}, 'R') t");
+        assert_eq!(listed.len(), 2, "{listed:?}");
+    });
+}
+
+#[test]
+fn inserted_rows_start_at_their_time() {
+    each(|mut t| {
+        t.insert(1, "now()");
+        t.insert(2, "now() - interval '1 year'");
+        t.insert(3, "now() + interval '1 hour'");
+        if t.kind.has_default() {
+            t.q.sql("INSERT INTO {q} (id, ends) SELECT 4, ends FROM {q} WHERE id = 1");
+            t.is_status(4, "R");
+        }
+        t.is_status(1, "R");
+        t.is_status(2, "R");
+        t.is_status(3, "W");
+        t.insert(5, "now() + interval '3 seconds'");
+        t.is_status(5, "W");
+        t.q.wait_for("waiting", 1);
+        t.is_status(5, "R");
+        t.is_status(3, "W");
+    });
+}
+
+#[test]
+fn the_worker_acts_on_times() {
+    each(|mut t| {
+        let start = std::time::Instant::now();
+        t.call("put('{q}', '{\"id\": 1}', delay => '2 seconds')");
+        t.q.wait_for("ready", 1);
+        let rounding = t.kind.unit / 2.0;
+        assert!(start.elapsed().as_secs_f64() >= 2.0 - rounding, "{}", t.kind.column);
+        t.has_no_start(1);
+        t.call("take('{q}', ttr => '2 seconds')");
+        t.q.wait_for("waiting", 1);
+        t.call("restart('{q}', 1)");
+        t.call("take('{q}')");
+        t.call("put('{q}', '{\"id\": 2}', ttl => '2 seconds')");
+        t.q.wait_for("total", 1);
+        t.is_status(1, "T");
+        t.call("ack('{q}', 1, delay => '2 seconds')");
+        t.q.wait_for("total", 0);
+        let calls = t.q.stats()["calls"].clone();
+        for kind in ["delay", "ttr", "ttl", "zombie"] {
+            assert_eq!(calls[kind], json!(1), "{kind} with {}", t.kind.column);
+        }
+    });
+}
+
+#[test]
+fn features_are_switched_off_and_on() {
+    each(|mut t| {
+        t.insert(1, "now() + interval '1 hour'");
+        t.call("put('{q}', '{\"id\": 2}', delay => '0')");
+        t.call("put('{q}', '{\"id\": 3}')");
+        t.call("take('{q}', id => 3, ttr => '2 seconds')");
+        let off =
+            r#"{"delayed": false, "ttr": false, "ttl": false, "zombie": false, "retry": false}"#;
+        let features: Value = off.parse().expect("features");
+        t.q.upgrade(&json!({"features": features, "convert": {"W": "R"}}));
+        t.q.assert_tasks(&[("ready", 2), ("taken", 1)]);
+        let features: Value = FEATURES.parse().expect("features");
+        t.q.upgrade(&json!({ "features": features }));
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        t.is_status(3, "T");
+        t.call("ack('{q}', 3)");
+    });
+}
