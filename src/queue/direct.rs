@@ -161,9 +161,8 @@ impl Direct {
         if queue.has_row_security || Heap::is_watched() {
             return None;
         }
-        // A statement rounds instants and intervals to the precision of the column; the direct path does not.
-        let times = [Field::Runat, Field::Expires, Field::Ttr].map(|field| queue.column_of(field));
-        if times.iter().flatten().any(|column| column.modifier >= 0) {
+        // A statement rounds intervals to the precision of the column; the direct path does not.
+        if queue.column_of(Field::Ttr).is_some_and(|column| column.modifier >= 0) {
             return None;
         }
         let relation = Relation::open(queue.table, LockMode::None)?;

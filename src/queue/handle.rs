@@ -327,16 +327,6 @@ impl Queue {
         self.features().is_timed(status)
     }
 
-    /// Returns the instant in a field of a row (µs).
-    pub fn instant_of(&self, row: &impl Row, field: Field) -> Option<i64> {
-        self.value_of(row, field).map(Value::to_instant)
-    }
-
-    /// Returns the value of a field without a value: the current time for a time column that is never NULL.
-    pub fn empty_value(&self, field: Field) -> Option<Value<'static>> {
-        self.sql.is_never_null(field).then(|| Value::instant(time::now()))
-    }
-
     /// Returns the value in a field of a row.
     pub fn value_of<'row>(&self, row: &'row impl Row, field: Field) -> Option<Value<'row>> {
         let number = self.numbers[field as usize];

@@ -23,6 +23,7 @@ pub mod shown;
 mod status;
 mod store;
 mod table_names;
+pub mod times;
 pub mod triggers;
 mod tube;
 mod user_code;

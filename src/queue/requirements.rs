@@ -4,11 +4,14 @@
 use crate::error::{Error, Result};
 use crate::queue::fitness::Fitness;
 use crate::queue::status::StatusColumn;
+use crate::queue::times::time_column;
 use crate::server::relation::ColumnType;
 use crate::server::{operators, types};
 use pgrx::PgSqlErrorCode;
 use std::collections::BTreeMap;
 use xqueue_core::field::Field;
+
+const TIMES: &str = "timestamp with or without time zone, or, as seconds since 1970, integer, bigint or double precision";
 
 impl Fitness<'_> {
     /// Refuses the columns of a queue unless all of them meet the requirements.
@@ -46,9 +49,7 @@ impl Fitness<'_> {
             // The allowed types of a status column depend on the labels; both are checked together.
             Field::Status => (true, ""),
             Field::Owner => (column.oid == types::UUID, "uuid"),
-            Field::Runat | Field::Expires => {
-                (column.oid == types::TIMESTAMPTZ, "timestamp with time zone")
-            }
+            Field::Runat | Field::Expires => (time_column(column).is_some(), TIMES),
             Field::Priority | Field::Attempts => {
                 (types::is_integer(column.base), "smallint, integer or bigint")
             }

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::queue::fitness::Fitness;
+use crate::queue::times::time_column;
 use crate::server::relation::{ColumnType, Relation};
 use crate::server::{catalog, types};
 use std::collections::BTreeMap;
@@ -9,7 +10,6 @@ use xqueue_core::field::Field;
 use xqueue_core::options::Options;
 use xqueue_core::statement::{self, KeyColumn};
 use xqueue_core::status::Status;
-use xqueue_core::time_column::TimeColumn;
 
 /// Returns the hashes of the types that the statements of a queue name. A session reads the queue again after one of
 /// these types has changed.
@@ -46,7 +46,7 @@ pub fn table_names(
         fields: fields.iter().map(|(field, column)| (*field, quoted(column))).collect(),
         times: [Field::Runat, Field::Expires]
             .into_iter()
-            .filter_map(|field| Some((field, time_column(fields.get(&field)?))))
+            .filter_map(|field| Some((field, time_column(fields.get(&field)?)?)))
             .collect(),
         columns: relation.columns().iter().map(|column| (column.number, quoted(column))).collect(),
         status_type: status.map(|status| types::type_name(status.base)).unwrap_or_default(),
@@ -56,8 +56,4 @@ pub fn table_names(
         labels: Status::ALL.iter().map(|s| catalog::quote_literal(&options.label(*s))).collect(),
         features: options.features.clone(),
     })
-}
-
-fn time_column(column: &ColumnType) -> TimeColumn {
-    TimeColumn { is_not_null: column.is_not_null, has_default: column.has_default }
 }

@@ -21,6 +21,8 @@ pub const JSON: Oid = pg_sys::JSONOID;
 pub const JSONB: Oid = pg_sys::JSONBOID;
 pub const INTERVAL: Oid = pg_sys::INTERVALOID;
 pub const TIMESTAMPTZ: Oid = pg_sys::TIMESTAMPTZOID;
+pub const TIMESTAMP: Oid = pg_sys::TIMESTAMPOID;
+pub const FLOAT8: Oid = pg_sys::FLOAT8OID;
 pub const RECORD: Oid = pg_sys::RECORDOID;
 /// Types of results, by their SQL names.
 #[allow(non_upper_case_globals, reason = "as SQL calls them")]

@@ -86,9 +86,15 @@ impl<'m> Value<'m> {
         self.try_integer().unwrap_or_else(|| self.to_instant())
     }
 
-    /// Reads a value of type timestamptz in microseconds since 2000-01-01.
+    /// Reads a value of type timestamptz, or of type timestamp in UTC, in microseconds since 2000-01-01.
     pub fn to_instant(self) -> i64 {
-        self.require(types::TIMESTAMPTZ).value() as i64
+        let is_in_utc = self.oid == types::TIMESTAMP;
+        self.require(if is_in_utc { self.oid } else { types::TIMESTAMPTZ }).value() as i64
+    }
+
+    /// Reads a value of type double precision.
+    pub fn to_float(self) -> f64 {
+        f64::from_bits(self.require(types::FLOAT8).value() as u64)
     }
 
     pub fn to_bool(self) -> bool {
@@ -253,6 +259,15 @@ impl Value<'_> {
         } else {
             Value::integer(number, oid)
         }
+    }
+
+    /// Converts microseconds since 2000-01-01 to timestamp, in UTC.
+    pub fn instant_in_utc(microseconds: i64) -> Self {
+        Value::by_value(Datum::from(microseconds), types::TIMESTAMP)
+    }
+
+    pub fn float(number: f64) -> Self {
+        Value::by_value(Datum::from(number.to_bits()), types::FLOAT8)
     }
 
     pub fn text(text: &str) -> Self {

@@ -3,7 +3,7 @@
 
 use crate::error::OrRaise;
 use crate::parts::schedule::own;
-use crate::queue::{Arguments, Queue, Statement};
+use crate::queue::{Arguments, Queue, Statement, times};
 use crate::server::heap::FoundRow;
 use crate::server::spi::{self, Spi};
 use crate::server::time;
@@ -106,7 +106,8 @@ impl<'q> Means<'q> {
         spi::connect(|spi| {
             let since = Arguments::of(Parameter::Since, Value::instant(since));
             let rows = self.queue.run(spi, &Statement::NextDue, &since);
-            rows.value(0, 1).map(Value::to_instant)
+            let instants = [1, 2].map(|column| rows.value(0, column).map(times::instant));
+            instants.into_iter().flatten().min()
         })
     }
 

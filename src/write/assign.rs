@@ -46,7 +46,7 @@ impl<'m> Assignments<'m> {
                     Some(fitting(queue, field, arguments.get(parameter)?)?)
                 }
                 Assigned::Later(first, second) => {
-                    Some(Value::instant(later(first, second, arguments)?))
+                    queue.instant_value(field, later(first, second, arguments)?)
                 }
                 _ => return None,
             };
@@ -69,9 +69,13 @@ impl<'m> Assignments<'m> {
                 Assigned::State(status) => Some(queue.status_value(status).ok()?),
                 Assigned::Null => queue.empty_value(*field),
                 Assigned::OneMore => Some(one_more(queue, *field, old)?),
-                Assigned::Later(Length::OwnTtr(default), _) => end_of_ttr(queue, default, old),
+                Assigned::Later(Length::OwnTtr(default), _) => {
+                    let end = end_of_ttr(queue, default, old);
+                    end.and_then(|end| queue.instant_value(*field, end))
+                }
                 Assigned::Later(Length::Backoff, _) => {
-                    Some(Value::instant(time::after(time::now(), backoff(queue, old))?))
+                    let end = time::after(time::now(), backoff(queue, old))?;
+                    queue.instant_value(*field, end)
                 }
                 Assigned::Burial(why, limit, _) => Some(burial(queue, why, limit, old)?),
                 _ => return None,
@@ -155,13 +159,12 @@ fn later(first: Length, second: Option<Length>, arguments: &Arguments) -> Option
     )
 }
 
-fn end_of_ttr<'m>(queue: &Queue, default: Option<i64>, old: &impl Row) -> Option<Value<'m>> {
+fn end_of_ttr(queue: &Queue, default: Option<i64>, old: &impl Row) -> Option<i64> {
     let now = time::now();
-    let end = match queue.value_of(old, Field::Ttr) {
+    match queue.value_of(old, Field::Ttr) {
         Some(own) => Some(time::plus(now, time::sensible(own))),
         None => default.and_then(|default| time::after(now, default)),
-    };
-    end.map(Value::instant)
+    }
 }
 
 fn one_more<'m>(queue: &Queue, field: Field, old: &impl Row) -> Option<Value<'m>> {

@@ -113,7 +113,7 @@ fn row_arrives_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     let Some(queue) = queue::find(firing.table())? else { return Ok(firing.unchanged()) };
     let (row, now) = (firing.row(), time::now());
     let status = queue.status_of(&row)?;
-    let runat = queue.instant_of(&row, Field::Runat).filter(|instant| *instant > now);
+    let runat = queue.starts_later(&row);
     let waits = status == Status::Waiting || queue.features().delays() && runat.is_some();
     let mut values = Vec::new();
     if waits && status == Status::Ready {
@@ -131,7 +131,8 @@ fn row_arrives_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
             )
             .hint("Give a runat that is not so far away.")
         })?;
-        values.push((queue.number_of(Field::Expires), Value::instant(end)));
+        let end = queue.instant_value(Field::Expires, end);
+        values.extend(end.map(|end| (queue.number_of(Field::Expires), end)));
     }
     Ok(firing.with_columns(&values))
 }

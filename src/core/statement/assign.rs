@@ -45,14 +45,14 @@ impl Table {
         let column = self.field(field);
         match value {
             Assigned::State(status) => self.label(status).to_string(),
-            Assigned::Null => self.empty(field).into(),
+            Assigned::Null => self.empty(field),
             Assigned::Argument(parameter) => self.shortened(field, parameters.add(parameter)),
             Assigned::Later(length, and) => {
                 let lengths = [Some(length), and].into_iter().flatten();
                 let add = |sum, length| format!("{sum} {PLUS} {}", self.length(length, parameters));
-                lengths.fold(CLOCK.to_string(), add)
+                self.time_kind(field).in_sql(&lengths.fold(CLOCK.to_string(), add))
             }
-            Assigned::PutOff(length) => put_off(column, &self.length(length, parameters)),
+            Assigned::PutOff(length) => self.put_off(field, &self.length(length, parameters)),
             Assigned::OneMore => {
                 let most = self.most_attempts - 1;
                 format!("LEAST(coalesce(task.{column}, 0), {most}) {PLUS} 1")
@@ -66,8 +66,11 @@ impl Table {
     }
 
     /// Returns the value of a field without a value: the current time for a time column that is never NULL.
-    fn empty(&self, field: Field) -> &'static str {
-        if self.is_never_null(field) { CLOCK } else { "NULL" }
+    fn empty(&self, field: Field) -> String {
+        match self.is_never_null(field) {
+            true => self.time_kind(field).in_sql(CLOCK),
+            false => "NULL".into(),
+        }
     }
 
     fn length(&self, length: Length, parameters: &mut Parameters) -> String {
@@ -105,11 +108,17 @@ impl Table {
         let delay = delay.then(|| parameters.add(Parameter::Delay));
         let begin = delay.as_ref().map_or(CLOCK.into(), |delay| format!("{CLOCK} {PLUS} {delay}"));
         let new = match self.features.default_ttl().or(self.endless(Field::Expires)) {
-            Some(ttl) => format!("{begin} {PLUS} {}", interval(ttl)),
+            Some(ttl) => {
+                let end = format!("{begin} {PLUS} {}", interval(ttl));
+                self.time_kind(Field::Expires).in_sql(&end)
+            }
             None => "NULL".into(),
         };
         let expires = self.field(Field::Expires);
-        let old = delay.map_or(format!("task.{expires}"), |delay| put_off(expires, &delay));
+        let old = match delay {
+            Some(delay) => self.put_off(Field::Expires, &delay),
+            None => format!("task.{expires}"),
+        };
         let was_over = self.is_one_of(&[Status::Zombie, Status::Done]);
         format!("CASE WHEN {was_over} THEN {new} ELSE {old} END")
     }
@@ -174,20 +183,24 @@ impl Table {
         let expires = self.fields.get(&Field::Expires).filter(|_| applies.alive);
         expires.map_or(String::new(), |expires| {
             format!(
-                " AND (task.{expires} IS NULL OR task.{expires} OPERATOR(pg_catalog.>) {CLOCK})"
+                " AND (task.{expires} IS NULL OR task.{expires} OPERATOR(pg_catalog.>) {})",
+                self.last_until(Field::Expires, CLOCK)
             )
         })
     }
-}
 
-/// Returns the instant in a column plus an interval. An instant beyond the year 200,000 stays: it never comes, and the
-/// sum could leave the calendar.
-fn put_off(column: &str, by: &str) -> String {
-    const NEVER: &str = "'200000-01-01 00:00:00+00'::pg_catalog.timestamptz";
-    format!(
-        "CASE WHEN task.{column} OPERATOR(pg_catalog.>) {NEVER} THEN task.{column} \
-         ELSE task.{column} {PLUS} {by} END"
-    )
+    /// Returns the instant in a column plus an interval. An instant beyond the year 200,000 stays: it never comes, and
+    /// the sum could leave the calendar.
+    fn put_off(&self, field: Field, by: &str) -> String {
+        const NEVER: &str = "'200000-01-01 00:00:00+00'::pg_catalog.timestamptz";
+        let (column, kind) = (format!("task.{}", self.field(field)), self.time_kind(field));
+        let sum = format!("{} {PLUS} {by}", kind.instant_in_sql(&column));
+        format!(
+            "CASE WHEN {column} OPERATOR(pg_catalog.>) {} THEN {column} ELSE {} END",
+            kind.last_until_in_sql(NEVER),
+            kind.in_sql(&sum)
+        )
+    }
 }
 
 fn float(number: f64) -> String {

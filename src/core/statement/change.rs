@@ -148,8 +148,8 @@ impl Table {
     fn picking(&self, change: Change, parameters: &mut Parameters) -> String {
         let runat = self.field(Field::Runat);
         let is_due = |status, parameters: &mut Parameters| {
-            let now = parameters.add(Parameter::Now);
-            let since = parameters.add(Parameter::Since);
+            let now = self.last_until(Field::Runat, &parameters.add(Parameter::Now));
+            let since = self.last_until(Field::Runat, &parameters.add(Parameter::Since));
             let condition = format!(
                 "{} AND task.{runat} OPERATOR(pg_catalog.<=) {now} AND task.{runat} {AT_LEAST} {since}",
                 self.is(status)
@@ -181,8 +181,9 @@ impl Table {
             Change::ExpireLeases => is_due(Status::Taken, parameters),
             Change::DeleteZombies => is_due(Status::Zombie, parameters),
             Change::Expire => {
-                let (expires, now) = (self.field(Field::Expires), parameters.add(Parameter::Now));
-                let since = parameters.add(Parameter::Since);
+                let expires = self.field(Field::Expires);
+                let now = self.last_until(Field::Expires, &parameters.add(Parameter::Now));
+                let since = self.last_until(Field::Expires, &parameters.add(Parameter::Since));
                 let condition = format!(
                     "{} AND task.{expires} OPERATOR(pg_catalog.<=) {now} AND task.{expires} {AT_LEAST} {since}",
                     self.is_one_of(&MORTAL)

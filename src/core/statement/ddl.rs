@@ -102,10 +102,11 @@ impl Table {
     pub fn wait_until_due(&self) -> String {
         let (table, runat) = (self.qualified(), self.field(Field::Runat));
         format!(
-            "UPDATE ONLY {table} AS task SET {} = {} WHERE {} AND task.{runat} OPERATOR(pg_catalog.>) {CLOCK}",
+            "UPDATE ONLY {table} AS task SET {} = {} WHERE {} AND task.{runat} OPERATOR(pg_catalog.>) {}",
             self.status(),
             self.label(Status::Waiting),
-            self.is(Status::Ready)
+            self.is(Status::Ready),
+            self.last_until(Field::Runat, CLOCK)
         )
     }
 

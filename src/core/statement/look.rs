@@ -123,26 +123,22 @@ impl Table {
         ))
     }
 
-    /// Selects the next instant at which the worker must act.
+    /// Selects the next `runat` and the next `expires` at which the worker must act.
     pub fn next_due(&self) -> Text {
         let mut parameters = Parameters::default();
-        let (table, since) = (self.qualified(), parameters.add(Parameter::Since));
-        let first = |field, states: &[Status]| {
-            let column = self.fields.get(&field)?;
-            Some(format!(
-                "(SELECT task.{column} FROM ONLY {table} AS task WHERE {} AND task.{column} {AT_LEAST} {since} \
+        let mut first = |field, states: &[Status]| {
+            let Some(column) = self.fields.get(&field) else { return "NULL".to_string() };
+            let since = self.last_until(field, &parameters.add(Parameter::Since));
+            format!(
+                "(SELECT task.{column} FROM ONLY {} AS task WHERE {} AND task.{column} {AT_LEAST} {since} \
                  ORDER BY task.{column} LIMIT 1)",
+                self.qualified(),
                 self.is_one_of(states)
-            ))
+            )
         };
         let runat = first(Field::Runat, &self.timed_states());
         let expires = first(Field::Expires, &MORTAL);
-        let instants: Vec<String> = runat.into_iter().chain(expires).collect();
-        let sql = match instants.is_empty() {
-            true => "SELECT NULL::pg_catalog.timestamptz".to_string(),
-            false => format!("SELECT LEAST({})", instants.join(", ")),
-        };
-        parameters.text(sql)
+        parameters.text(format!("SELECT {runat}, {expires}"))
     }
 
     /// Returns the states in which the worker must act on a task at its `runat`.

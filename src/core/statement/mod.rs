@@ -30,7 +30,7 @@ pub use within::Within;
 use crate::features::Features;
 use crate::field::Field;
 use crate::status::Status;
-use crate::time_column::TimeColumn;
+use crate::time_column::{TimeColumn, TimeKind};
 use std::collections::BTreeMap;
 
 /// A queue's table as it appears in statements. All names are quoted.
@@ -150,6 +150,16 @@ impl Table {
     /// Returns the quoted column of a field; NULL if the queue does not have the field.
     fn field(&self, field: Field) -> &str {
         self.fields.get(&field).map_or("NULL", String::as_str)
+    }
+
+    /// Returns how the column of a time holds instants.
+    fn time_kind(&self, field: Field) -> TimeKind {
+        self.times.get(&field).map_or(TimeKind::Zoned { decimals: 6 }, |column| column.kind)
+    }
+
+    /// Returns the last value of a time column that is not after an instant.
+    fn last_until(&self, field: Field, instant: &str) -> String {
+        self.time_kind(field).last_until_in_sql(instant)
     }
 
     fn has(&self, field: Field) -> bool {

@@ -81,8 +81,8 @@ SELECT task.a, NULL::pg_catalog.int8
     AND task.a OPERATOR(pg_catalog.>=) $1
     ORDER BY task.a LIMIT 1;
 
--- Next instant for the worker [Since]
-SELECT NULL::pg_catalog.timestamptz;
+-- Next instant for the worker []
+SELECT NULL, NULL;
 
 -- Queue with most features, and a key of two columns: {"delayed": true, "ttr": 60, "ttl": 3600, "priority": true, "tube": true, "retry": true}
 
@@ -226,7 +226,7 @@ SELECT task.*::app."Jobs"
     AND task.b OPERATOR(pg_catalog.=) $2;
 
 -- Next instant for the worker [Since]
-SELECT LEAST((SELECT task.runat
+SELECT (SELECT task.runat
     FROM ONLY app."Jobs" AS task
     WHERE task.status OPERATOR(pg_catalog.=) ANY (ARRAY['T', 'W']::"char"[])
     AND task.runat OPERATOR(pg_catalog.>=) $1
@@ -234,7 +234,7 @@ SELECT LEAST((SELECT task.runat
     FROM ONLY app."Jobs" AS task
     WHERE task.status OPERATOR(pg_catalog.=) ANY (ARRAY['R', 'W', 'B']::"char"[])
     AND task.expires OPERATOR(pg_catalog.>=) $1
-    ORDER BY task.expires LIMIT 1));
+    ORDER BY task.expires LIMIT 1);
 
 -- Queue with sub-queues: {"utube": true}
 
@@ -325,5 +325,5 @@ SELECT task.a, NULL::pg_catalog.int8
     AND task.a OPERATOR(pg_catalog.>=) $1
     ORDER BY task.a LIMIT 1;
 
--- Next instant for the worker [Since]
-SELECT NULL::pg_catalog.timestamptz;
+-- Next instant for the worker []
+SELECT NULL, NULL;

@@ -138,7 +138,8 @@ impl Table {
         );
         if let Some(expires) = self.fields.get(&Field::Expires) {
             condition += &format!(
-                " AND (head.{expires} IS NULL OR head.{expires} OPERATOR(pg_catalog.>) {CLOCK})"
+                " AND (head.{expires} IS NULL OR head.{expires} OPERATOR(pg_catalog.>) {})",
+                self.last_until(Field::Expires, CLOCK)
             );
         }
         if let Some(mark) = mark {

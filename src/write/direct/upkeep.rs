@@ -97,6 +97,11 @@ impl Upkeep<'_> {
         }
     }
 
+    /// Returns the bound of a scan for tasks that are due at an instant or later.
+    fn due_from(&self, field: Field, since: i64) -> Option<Bound<'static>> {
+        Some(Bound { is: Is::AtLeast, value: self.queue.last_until(field, since)? })
+    }
+
     fn assignments(&self, change: Change) -> Option<Assignments<'static>> {
         let assignments = self.queue.sql.on_change(change);
         Assignments::of(self.queue, assignments, &Arguments::default())
@@ -171,8 +176,8 @@ impl Upkeep<'_> {
         };
         match wanted {
             Wanted::Due { since, .. } => {
-                let since = Bound { is: Is::AtLeast, value: Value::instant(since) };
-                along(&[since]);
+                let since = kind.instant.and_then(|field| self.due_from(field, since));
+                since.into_iter().for_each(|since| along(&[since]));
             }
             Wanted::Ownerless => along(&[Bound::NULL]),
             Wanted::Held { sessions } => {
@@ -192,7 +197,7 @@ impl Upkeep<'_> {
         let (queue, open) = (self.queue, self.direct.open(&[])?);
         let first = |index: Option<Oid>, field: Field, acts: &dyn Fn(Status) -> bool| {
             let mut first = None;
-            let since = Bound { is: Is::AtLeast, value: Value::instant(since) };
+            let since = self.due_from(field, since)?;
             open.scan(index?, &[since], |found| {
                 let status = queue.status_read(queue.value_of(found, Field::Status));
                 if !status.is_some_and(acts) || !is_tried(found) {

@@ -61,6 +61,15 @@ SELECT xqueue.upgrade('jobs', '{"fields": {"runat": "due", "expires": "due"}, "f
 :code
 SELECT xqueue.upgrade('jobs', '{"fields": {"expires": "id"}, "features": {"ttl": true}}');
 :code
+CREATE TABLE timed (id int PRIMARY KEY, starts smallint, ends real, holder text NOT NULL);
+SELECT xqueue.upgrade('timed', '{"fields": {"runat": "starts"}, "features": {"delayed": true}}');
+:code
+SELECT xqueue.upgrade('timed', '{"fields": {"expires": "ends"}, "features": {"ttl": true}}');
+:code
+ALTER TABLE timed ALTER starts TYPE timestamp(3) USING NULL, ALTER starts SET NOT NULL, ALTER ends TYPE integer;
+SELECT jsonb_array_elements_text(xqueue.upgrade('timed', '{"fields": {"runat": "starts", "expires": "ends"},
+    "features": {"ttl": true, "delayed": true}}', dry_run => true)->'ddl') AS ddl;
+DROP TABLE timed;
 SELECT xqueue.upgrade('jobs', '{"fields": {"tube": "id"}, "features": {"tube": true}}')->'fields' AS "the key as tube";
 SELECT xqueue.downgrade('jobs', drop_columns => true);
 -- what the queue changes by itself cannot be the key

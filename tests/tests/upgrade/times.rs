@@ -12,9 +12,28 @@ struct Kind {
 }
 
 const ZONED: &str = "{}";
-const KINDS: [Kind; 2] = [
+const UTC: &str = "({} AT TIME ZONE 'UTC')";
+const SECONDS: &str = "to_timestamp({})";
+const KINDS: [Kind; 11] = [
     Kind { column: "timestamptz NOT NULL DEFAULT now()", read: ZONED, unit: 0.0 },
     Kind { column: "timestamptz NOT NULL", read: ZONED, unit: 0.0 },
+    Kind { column: "timestamptz(3)", read: ZONED, unit: 0.001 },
+    Kind { column: "timestamptz(0) NOT NULL DEFAULT now()", read: ZONED, unit: 1.0 },
+    Kind { column: "timestamp", read: UTC, unit: 0.0 },
+    Kind {
+        column: "timestamp(6) NOT NULL DEFAULT (now() AT TIME ZONE 'UTC')",
+        read: UTC,
+        unit: 0.0,
+    },
+    Kind {
+        column: "timestamp(0) NOT NULL DEFAULT (now() AT TIME ZONE 'UTC')",
+        read: UTC,
+        unit: 1.0,
+    },
+    Kind { column: "integer NOT NULL", read: SECONDS, unit: 1.0 },
+    Kind { column: "bigint NOT NULL DEFAULT extract(epoch FROM now())", read: SECONDS, unit: 1.0 },
+    Kind { column: "bigint", read: SECONDS, unit: 1.0 },
+    Kind { column: "double precision", read: SECONDS, unit: 0.0 },
 ];
 
 impl Kind {
@@ -58,9 +77,11 @@ impl Times {
     fn left(&mut self, id: i32, column: &str) -> Option<f64> {
         let instant = self.kind.read.replace("{}", column);
         let sql = format!(
-            "SELECT to_jsonb(extract(epoch FROM {instant} - clock_timestamp())::float8) FROM {{q}} WHERE id = {id}"
+            "SELECT coalesce(to_jsonb(extract(epoch FROM {instant} - clock_timestamp())::float8), 'null') \
+             FROM {{q}} WHERE id = {id}"
         );
-        self.q.ask_one(&sql).as_f64().filter(|left| *left < 50.0 * 365.0 * 86400.0)
+        // An integer holds no instant after 2038.
+        self.q.ask_one(&sql).as_f64().filter(|left| *left < 10.0 * 365.0 * 86400.0)
     }
 
     /// Checks that an instant is as far from now as expected, in seconds; None is NULL or an end that does not come.
@@ -93,12 +114,12 @@ impl Times {
         let read = self.kind.read;
         // The instant in the column's type.
         let value = match read {
-            ZONED => start.to_string(),
-            _ if read.contains("AT TIME ZONE") => format!("({start}) AT TIME ZONE 'UTC'"),
-            _ => format!("extract(epoch FROM {start})"),
+            UTC => format!("({start}) AT TIME ZONE 'UTC'"),
+            SECONDS => format!("extract(epoch FROM {start})"),
+            _ => start.to_string(),
         };
         let end = match self.kind.is_not_null() {
-            true => value.replace(start, "now() + interval '10 years'"),
+            true => value.replace(start, "now() + interval '9 years'"),
             false => "NULL".into(),
         };
         self.q.sql(&format!("INSERT INTO {{q}} (id, run_at, ends) VALUES ({id}, {value}, {end})"));
@@ -109,12 +130,16 @@ impl Times {
     }
 }
 
-fn each(test: impl Fn(Times)) {
-    for kind in &KINDS {
-        for by_statements in [false, true] {
-            test(times(kind, by_statements));
+/// Runs a test for every type on both paths, side by side: most of the time they wait.
+fn each(test: impl Fn(Times) + Sync) {
+    let test = &test;
+    std::thread::scope(|scope| {
+        for kind in &KINDS {
+            for by_statements in [false, true] {
+                scope.spawn(move || test(times(kind, by_statements)));
+            }
         }
-    }
+    });
 }
 
 const HOUR: f64 = 3600.0;
@@ -237,4 +262,29 @@ fn features_are_switched_off_and_on() {
         t.is_status(3, "T");
         t.call("ack('{q}', 3)");
     });
+}
+
+#[test]
+fn a_clock_change_of_the_session_moves_no_time() {
+    for by_statements in [false, true] {
+        let kind = KINDS.iter().find(|kind| kind.column == "timestamp").expect("a kind");
+        let mut t = times(kind, by_statements);
+        t.q.sql("SET TimeZone = 'Europe/Berlin'");
+        t.q.sql(
+            "INSERT INTO {q} (id, run_at, ends) VALUES (1, '2035-10-28 00:30', '2035-10-28 00:30'), \
+             (2, '2035-10-28 01:30', '2035-03-25 00:30')",
+        );
+        let mut left = |id| t.call(&format!("stats('{{q}}', {id})"))["time_left"].as_f64();
+        let apart = left(2).zip(left(1)).map(|(later, earlier)| later - earlier);
+        assert!(apart.is_some_and(|apart| (3590.0..3610.0).contains(&apart)), "{apart:?}");
+        for (id, end) in [(1, "2035-10-29T01:30:00"), (2, "2035-03-26T01:30:00")] {
+            t.call(&format!("restart('{{q}}', {id}, delay => '0')"));
+            t.q.wait_for("ready", 1);
+            t.call(&format!("take('{{q}}', id => {id})"));
+            t.call(&format!("touch('{{q}}', {id}, '1 hour')"));
+            t.call(&format!("release('{{q}}', {id}, delay => '1 day')"));
+            let found = t.q.ask_one(&format!("SELECT to_jsonb(ends) FROM {{q}} WHERE id = {id}"));
+            assert_eq!(found, json!(end));
+        }
+    }
 }

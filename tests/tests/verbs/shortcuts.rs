@@ -143,7 +143,16 @@ fn integer_states(client: &mut Client) {
 }
 
 fn times(client: &mut Client) {
-    for kind in ["timestamptz NOT NULL DEFAULT now()", "timestamptz NOT NULL"] {
+    let kinds = [
+        "timestamptz NOT NULL DEFAULT now()",
+        "timestamptz(3)",
+        "timestamp(6) NOT NULL DEFAULT now()",
+        "timestamp(0)",
+        "integer NOT NULL",
+        "bigint",
+        "double precision",
+    ];
+    for kind in kinds {
         let fields = json!({"runat": "run_at", "expires": "ends"});
         let features = json!({"delayed": true, "ttl": "1 day", "ttr": "1 hour"});
         let end = kind.split(" DEFAULT").next().unwrap_or(kind);

@@ -30,7 +30,8 @@ pub fn table(features: &str) -> Table {
 /// A table whose times are NOT NULL.
 pub fn never_null(features: &str) -> Table {
     let mut table = table(features);
-    let column = TimeColumn { is_not_null: true, ..TimeColumn::default() };
+    let kind = TimeKind::Zoned { decimals: 6 };
+    let column = TimeColumn { kind, is_not_null: true, has_default: false };
     table.times = [Field::Runat, Field::Expires].map(|field| (field, column)).into();
     table
 }
