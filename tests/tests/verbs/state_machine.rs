@@ -13,6 +13,7 @@ mod model;
 mod operation;
 mod performed;
 mod shape;
+mod times;
 
 use crowd::Crowd;
 use machine::Machine;

@@ -7,6 +7,7 @@ use xqueue_tests::{Queue, Value, connect, json, unique};
 use super::features::Features;
 use super::model::{Key, Task, Time};
 use super::operation::{ByHand, Conflict, Given, Operation, Verb};
+use super::times::Times;
 
 #[derive(Clone, Copy, Debug)]
 enum KeyKind {
@@ -46,6 +47,9 @@ pub struct Shape {
     options: Value,
     columns: String,
     status: &'static str,
+    /// The types of `runat` and `expires`.
+    runat: Times,
+    expires: Times,
     /// A type made for the status column.
     pub enumeration: Option<String>,
 }
@@ -78,6 +82,8 @@ impl Shape {
         Shape {
             key,
             labels,
+            runat: Times::random(random, features.has_runat(), true),
+            expires: Times::random(random, features.ttl.is_some(), false),
             features: features.clone(),
             options,
             columns: format!("{columns}, payload jsonb{state}"),
@@ -94,6 +100,15 @@ impl Shape {
     pub fn make(&self, theme: &str) -> Queue {
         let mut q = Queue::with(theme, &self.columns, &self.options);
         q.status_is(self.status, self.words());
+        let mut alter = vec![];
+        alter.extend(self.features.has_runat().then(|| self.runat.alter("runat")));
+        alter.extend(self.features.ttl.is_some().then(|| self.expires.alter("expires")));
+        let definition =
+            "SELECT xqueue.upgrade('{q}', dry_run => true)->'definition' #- '{queue}' #- '{key}'";
+        let definition = q.ask_one(definition);
+        q.sql("SELECT xqueue.downgrade('{q}')");
+        alter.iter().for_each(|alter| q.sql(alter));
+        q.upgrade(&definition);
         q
     }
 
@@ -110,16 +125,51 @@ impl Shape {
     pub fn table(&self, q: &str) -> String {
         format!(
             "SELECT coalesce(string_agg({}, E'\\n' ORDER BY {}), '') FROM {q}",
-            lines(self.key, self.status, self.labels, &self.features),
+            self.lines(),
             key_of(self.key)
+        )
+    }
+
+    /// Returns SQL for a task as text in the format of [`Shape::line`].
+    fn lines(&self) -> String {
+        let Shape { key, status, labels, features, runat, expires, .. } = self;
+        let states = LETTERS
+            .iter()
+            .zip(labels.words())
+            .map(|(l, word)| format!(" WHEN '{word}' THEN '{l}'"));
+        let states: String = states.collect();
+        let optional = |has: bool, sql: &str, otherwise: &str| {
+            if has { sql.to_string() } else { format!("'{otherwise}'") }
+        };
+        format!(
+            "concat_ws(' ', {}, CASE {status}::text{states} END, 'owner', coalesce(owner::text, '-'), \
+         'attempts', {}, 'priority', {}, 'tube', {}, 'payload', coalesce(payload::text, '-'), \
+         'runat', {}, 'expires', {}, 'ttr', {}, 'reason', {})",
+            key_of(*key),
+            optional(features.retry.is_some(), "attempts", "0"),
+            optional(features.priority, "priority", "0"),
+            optional(features.tube, "coalesce(tube, '-')", "-"),
+            optional(features.has_runat(), &runat.shown("runat"), "-"),
+            optional(features.ttl.is_some(), &expires.shown("expires"), "-"),
+            optional(
+                features.ttr.is_some(),
+                "CASE WHEN ttr IS NULL THEN 'false' ELSE 'true' END",
+                "false"
+            ),
+            optional(
+                features.retry.is_some(),
+                "CASE WHEN reason IS NULL THEN 'false' ELSE 'true' END",
+                "false"
+            ),
         )
     }
 
     /// Returns a task as a line; a column whose feature is off has a fixed value.
     pub fn line(&self, key: Key, task: &Task, sessions: &[String]) -> String {
         let features = &self.features;
-        let time = |time: Option<Time>| match time {
+        let time = |time: Option<Time>, column: Times| match time {
             None => "-",
+            Some(Time::Past) if column.is_not_null() => "-",
             Some(Time::Past) => "past",
             Some(Time::Future) => "future",
         };
@@ -131,8 +181,8 @@ impl Shape {
             if features.retry.is_some() { task.attempts } else { 0 },
             if features.priority { task.priority } else { 0 },
             task.tube.filter(|_| features.tube).unwrap_or("-"),
-            time(task.runat),
-            time(task.expires),
+            time(task.runat, self.runat),
+            time(task.expires, self.expires),
             task.has_ttr && features.ttr.is_some(),
             task.has_reason && features.retry.is_some(),
         )
@@ -235,7 +285,7 @@ impl Shape {
                 }
                 if *runat {
                     columns += ", runat";
-                    values += ", now() + interval '1 hour'";
+                    values += &format!(", {}", self.runat.value(Some(IN_AN_HOUR)));
                 }
                 format!("INSERT INTO {q} ({columns}) VALUES ({values})")
             }
@@ -269,21 +319,24 @@ impl Shape {
     fn assignment(&self, by_hand: ByHand) -> String {
         match by_hand {
             ByHand::Status(status) => {
-                let runat = match status {
-                    _ if !self.features.has_runat() => "",
-                    'W' | 'Z' => ", runat = now() + interval '1 hour'",
-                    _ => ", runat = NULL",
+                let is_later = matches!(status, 'W' | 'Z').then_some(IN_AN_HOUR);
+                let runat = match self.features.has_runat() {
+                    true => format!(", runat = {}", self.runat.value(is_later)),
+                    false => String::new(),
                 };
                 format!("{} = '{}', owner = NULL{runat}", self.status, self.label(status))
             }
             ByHand::Priority(priority) => format!("priority = {priority}"),
             ByHand::Tube(tube) => format!("tube = '{tube}'"),
             ByHand::Payload(payload) => format!("payload = '{payload}'"),
-            ByHand::Due => "runat = now() - interval '1 second'".into(),
-            ByHand::Expired => "expires = now() - interval '1 second'".into(),
+            ByHand::Due => format!("runat = {}", self.runat.value(Some(A_SECOND_AGO))),
+            ByHand::Expired => format!("expires = {}", self.expires.value(Some(A_SECOND_AGO))),
         }
     }
 }
+
+const IN_AN_HOUR: &str = "now() + interval '1 hour'";
+const A_SECOND_AGO: &str = "now() - interval '1 second'";
 
 fn options(features: &Features) -> Value {
     let tubes = if features.tube { json!(["a"]) } else { json!([]) };
@@ -317,42 +370,6 @@ fn key_of(key: KeyKind) -> &'static str {
         KeyKind::Text => "right(id, 6)::bigint",
         KeyKind::Pair => "a * 10 + b",
     }
-}
-
-fn lines(key: KeyKind, status: &str, labels: Labels, features: &Features) -> String {
-    let states =
-        LETTERS.iter().zip(labels.words()).map(|(l, word)| format!(" WHEN '{word}' THEN '{l}'"));
-    let states: String = states.collect();
-    let optional = |has: bool, sql: &str, otherwise: &str| {
-        if has { sql.to_string() } else { format!("'{otherwise}'") }
-    };
-    let time = |has, column: &str| {
-        let sql = format!(
-            "CASE WHEN {column} > clock_timestamp() THEN 'future' WHEN {column} IS NULL THEN '-' ELSE 'past' END"
-        );
-        optional(has, &sql, "-")
-    };
-    format!(
-        "concat_ws(' ', {}, CASE {status}::text{states} END, 'owner', coalesce(owner::text, '-'), \
-         'attempts', {}, 'priority', {}, 'tube', {}, 'payload', coalesce(payload::text, '-'), \
-         'runat', {}, 'expires', {}, 'ttr', {}, 'reason', {})",
-        key_of(key),
-        optional(features.retry.is_some(), "attempts", "0"),
-        optional(features.priority, "priority", "0"),
-        optional(features.tube, "coalesce(tube, '-')", "-"),
-        time(features.has_runat(), "runat"),
-        time(features.ttl.is_some(), "expires"),
-        optional(
-            features.ttr.is_some(),
-            "CASE WHEN ttr IS NULL THEN 'false' ELSE 'true' END",
-            "false"
-        ),
-        optional(
-            features.retry.is_some(),
-            "CASE WHEN reason IS NULL THEN 'false' ELSE 'true' END",
-            "false"
-        ),
-    )
 }
 
 fn new_enum() -> String {
