@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::parts::leases::sessions::Part;
 use crate::parts::leases::{held, session, store};
 use crate::parts::slot;
+use crate::queue::owner::NOBODY;
 use crate::queue::recount::{self, Counted, RecountPurpose};
 use crate::queue::{self, Queue, census};
 use crate::server::function::Call;
@@ -220,10 +221,12 @@ fn orphans(holders: Vec<Option<Uuid>>) -> Result<Vec<String>> {
     }
     let known = holders.into_iter().flatten().collect();
     for uuid in store::lost(known)? {
-        problems.push(format!(
-            "tasks are taken by session {}, which has ended",
-            types::uuid_text(uuid)
-        ));
+        problems.push(match uuid {
+            NOBODY => "tasks have an owner that is no session".to_string(),
+            uuid => {
+                format!("tasks are taken by session {}, which has ended", types::uuid_text(uuid))
+            }
+        });
     }
     Ok(problems)
 }

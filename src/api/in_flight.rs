@@ -37,7 +37,7 @@ fn in_flight_impl(call: &Call) -> Result<Option<Value<'_>>> {
 }
 
 fn described(queue: &Queue, row: &Tuple) -> Json {
-    let session = queue.value_of(row, Field::Owner).map(Value::to_uuid);
+    let session = queue.session_of(row);
     let now = time::now();
     let age = row.writer().and_then(|writer| clock::age(writer, now));
     let deadline = queue.instant_of(row, Field::Runat).filter(|_| queue.features().has_deadlines());

@@ -76,7 +76,7 @@ fn account(row: &impl Row, queue: &Queue) -> Result<Json> {
             .map(|instant| seconds(instant.saturating_sub(now)))
     };
     let status = queue.status_of(row).ok();
-    let session = queue.value_of(row, Field::Owner).map(Value::to_uuid);
+    let session = queue.session_of(row);
     let holder = session.and_then(store::holder);
     let birth = match (&queue.features().id, queue.key.as_slice()) {
         (Some(Id::Time64), [key]) => row.value(key.number).map(Value::to_integer),

@@ -5,6 +5,7 @@ use crate::api::pooler;
 use crate::error::Error;
 use crate::parts::leases::sessions::Part;
 use crate::parts::leases::{session, store};
+use crate::queue::owner::{self, NOBODY};
 use crate::queue::{self, Arguments, Queue, Statement};
 use crate::server::process;
 use crate::server::spi::Spi;
@@ -102,7 +103,7 @@ impl FoundTask {
         (!rows.is_empty()).then(|| FoundTask {
             task: queue::key_text(key),
             status: queue.status_named(&rows.text(0, 1).unwrap_or_default()),
-            owner: rows.value(0, 2).map(Value::to_uuid),
+            owner: rows.value(0, 2).map(owner::holder).filter(|owner| *owner != NOBODY),
             attempts: rows.value(0, 3).map(|count| count.to_integer()),
         })
     }

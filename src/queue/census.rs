@@ -75,7 +75,7 @@ pub type Holders = BTreeMap<Option<Uuid>, i64>;
 pub fn holders(queue: &Queue) -> Result<Holders> {
     let mut holders = Holders::new();
     taken(queue, |row| {
-        *holders.entry(queue.value_of(row, Field::Owner).map(Value::to_uuid)).or_default() += 1;
+        *holders.entry(queue.holder_of(row)).or_default() += 1;
         true
     })?;
     Ok(holders)
@@ -201,7 +201,7 @@ fn starts<'m>(queue: &Queue, now: i64) -> Option<Vec<Vec<Bound<'m>>>> {
 /// not a taken task.
 pub fn holder(row: &impl Row, queue: &Queue) -> Option<Option<Uuid>> {
     let status = queue.status_read(queue.value_of(row, Field::Status));
-    (status? == Status::Taken).then(|| queue.value_of(row, Field::Owner).map(Value::to_uuid))
+    (status? == Status::Taken).then(|| queue.holder_of(row))
 }
 
 /// Passes the task with this key to `see`, if it exists.

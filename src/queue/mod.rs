@@ -13,6 +13,7 @@ mod kept;
 mod labels;
 mod lacking;
 mod order;
+pub mod owner;
 mod plans;
 mod position;
 pub mod recount;

@@ -3,6 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::queue::fitness::Fitness;
+use crate::queue::owner;
 use crate::queue::status::StatusColumn;
 use crate::queue::times::time_column;
 use crate::server::relation::ColumnType;
@@ -48,7 +49,9 @@ impl Fitness<'_> {
         let (is_fit, wanted) = match field {
             // The allowed types of a status column depend on the labels; both are checked together.
             Field::Status => (true, ""),
-            Field::Owner => (column.oid == types::UUID, "uuid"),
+            Field::Owner => {
+                (owner::is_fit(column), "uuid, text, or varchar of at least 36 characters")
+            }
             Field::Runat | Field::Expires => (time_column(column).is_some(), TIMES),
             Field::Priority | Field::Attempts => {
                 (types::is_integer(column.base), "smallint, integer or bigint")

@@ -50,6 +50,7 @@ pub fn table_names(
             .collect(),
         columns: relation.columns().iter().map(|column| (column.number, quoted(column))).collect(),
         status_type: status.map(|status| types::type_name(status.base)).unwrap_or_default(),
+        owner_is_text: fields.get(&Field::Owner).is_some_and(|owner| owner.oid != types::UUID),
         tube_equals: tube_equals.transpose()?.unwrap_or_default(),
         most_attempts: types::greatest_integer(attempts.unwrap_or(types::INT8)),
         reason_length: reason.filter(|length| *length > 0),

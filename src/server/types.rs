@@ -65,6 +65,24 @@ pub fn uuid_text(uuid: [u8; 16]) -> String {
     [part(0, 4), part(4, 6), part(6, 8), part(8, 10), part(10, 16)].join("-")
 }
 
+/// Reads a uuid from the text that the server writes for it: of another notation of the uuid, None.
+pub fn uuid_of_text(text: &[u8]) -> Option<Uuid> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let mut bytes = text.iter().copied();
+    let mut uuid = [0; 16];
+    for (index, byte) in uuid.iter_mut().enumerate() {
+        if [4, 6, 8, 10].contains(&index) && bytes.next()? != b'-' {
+            return None;
+        }
+        *byte = digit(bytes.next()?)? << 4 | digit(bytes.next()?)?;
+    }
+    bytes.next().is_none().then_some(uuid)
+}
+
 pub type Uuid = [u8; 16];
 
 /// Returns a type's name with its schema, in SQL notation.

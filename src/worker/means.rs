@@ -3,7 +3,7 @@
 
 use crate::error::OrRaise;
 use crate::parts::schedule::own;
-use crate::queue::{Arguments, Queue, Statement, times};
+use crate::queue::{Arguments, Queue, Statement, owner, times};
 use crate::server::heap::FoundRow;
 use crate::server::spi::{self, Spi};
 use crate::server::time;
@@ -132,7 +132,7 @@ impl<'q> Means<'q> {
     fn owners(&self, find: &Statement, arguments: &Arguments) -> Vec<Option<Uuid>> {
         spi::connect(|spi| {
             let rows = self.queue.run(spi, find, arguments);
-            (0..rows.len()).map(|row| rows.value(row, 1).map(Value::to_uuid)).collect()
+            (0..rows.len()).map(|row| rows.value(row, 1).map(owner::holder)).collect()
         })
     }
 

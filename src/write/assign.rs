@@ -140,9 +140,10 @@ fn burial<'m>(queue: &Queue, why: &str, limit: u32, row: &impl Row) -> Option<Va
     Value::string(&text, queue.column_of(Field::Reason)?.oid)
 }
 
-/// Returns an argument converted to the column's type: priorities are given as bigint.
+/// Returns an argument converted to the column's type: priorities are given as bigint, sessions as uuid.
 fn fitting<'m>(queue: &Queue, field: Field, value: Value<'m>) -> Option<Value<'m>> {
     match field {
+        Field::Owner => Some(queue.owner_value(value.to_uuid())),
         Field::Priority => Value::integer(value.to_integer(), queue.column_of(field)?.oid),
         _ => Some(value),
     }
@@ -180,7 +181,7 @@ pub fn applies(queue: &Queue, verb: Applies, row: &impl Row) -> bool {
 
 /// Returns whether a verb applies to a task that this session holds.
 pub fn applies_to_own(queue: &Queue, verb: Applies, row: &impl Row, session: Uuid) -> bool {
-    queue.value_of(row, Field::Owner).map(Value::to_uuid) == Some(session)
+    queue.session_of(row) == Some(session)
         && is_in_state(queue, verb, row)
         && is_alive(queue, verb, row)
 }

@@ -4,8 +4,10 @@
 use crate::error::{Error, Result};
 use crate::parts::leases::{session, store};
 use crate::queue::Queue;
+use crate::queue::owner::NOBODY;
 use crate::server::process;
 use crate::server::row::Row;
+use crate::server::types::Uuid;
 use crate::settings;
 use crate::write::row;
 use crate::write::seen::Seen;
@@ -29,10 +31,8 @@ pub fn refuse_to_take_away(
     {
         return Ok(());
     }
-    let Some(holder) = row::holder(queue, old).filter(|holder| !session::is_joined_to(*holder))
-    else {
-        return Ok(());
-    };
+    let is_of_others = |holder: &Uuid| *holder != NOBODY && !session::is_joined_to(*holder);
+    let Some(holder) = row::holder(queue, old).filter(is_of_others) else { return Ok(()) };
     if row::holder(queue, new) == Some(holder) {
         return Ok(());
     }

@@ -7,12 +7,10 @@ use crate::parts::slot;
 use crate::queue::Queue;
 use crate::server::row::Row;
 use crate::server::types::Uuid;
-use crate::server::value::Value;
 use crate::server::{process, time};
 use crate::transaction;
 use crate::write::seen::Seen;
 use xqueue_core::change::{CallKind, Outcome, StateAndTube};
-use xqueue_core::field::Field;
 use xqueue_core::level;
 use xqueue_core::position::{Group, LAST, Position};
 use xqueue_core::status::Status;
@@ -120,7 +118,7 @@ fn note_given(queue: &Queue, session: Uuid) {
 /// Returns the session that holds a taken task.
 pub(super) fn holder(queue: &Queue, seen: &Seen<impl Row>) -> Option<Uuid> {
     let is_taken = seen.place.status == Status::Taken;
-    is_taken.then(|| queue.value_of(seen.row, Field::Owner).map(Value::to_uuid)).flatten()
+    is_taken.then(|| queue.holder_of(seen.row)).flatten()
 }
 
 /// Returns the position of a ready or buried task, if the queue has marks. Sub-queues have marks of their own.

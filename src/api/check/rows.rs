@@ -109,7 +109,7 @@ impl Judge<'_> {
     }
 
     fn see_taken(&mut self, row: &Tuple, place: &StateAndTube) {
-        let session = self.queue.value_of(row, Field::Owner).map(Value::to_uuid);
+        let session = self.queue.holder_of(row);
         *self.findings.holders.entry(session).or_default() += 1;
         if let Some(tube) = place.tube.filter(|tube| tube.is_subqueue) {
             *self.in_flight.entry(tube.hash).or_default() += 1;

@@ -46,6 +46,7 @@ impl Table {
         match value {
             Assigned::State(status) => self.label(status).to_string(),
             Assigned::Null => self.empty(field),
+            Assigned::Argument(Parameter::Session) => self.session(parameters),
             Assigned::Argument(parameter) => self.shortened(field, parameters.add(parameter)),
             Assigned::Later(length, and) => {
                 let lengths = [Some(length), and].into_iter().flatten();

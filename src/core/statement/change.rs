@@ -190,7 +190,7 @@ impl Table {
                 );
                 (condition, format!(" ORDER BY task.{expires}"))
             }
-            Change::Reap => (self.is_held(parameters), String::new()),
+            Change::Reap => (self.is_orphan(parameters), String::new()),
             Change::ReapOwnerless => {
                 let owner = self.field(Field::Owner);
                 (format!("{} AND task.{owner} IS NULL", self.is(Status::Taken)), String::new())

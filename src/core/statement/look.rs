@@ -159,7 +159,7 @@ impl Table {
     /// Selects the given sessions that hold tasks.
     pub fn holding(&self) -> Text {
         let mut parameters = Parameters::default();
-        let condition = self.is_held(&mut parameters);
+        let condition = self.is_orphan(&mut parameters);
         let (owner, table) = (self.field(Field::Owner), self.qualified());
         parameters.text(format!(
             "SELECT task.{owner} FROM ONLY {table} AS task WHERE {condition} GROUP BY task.{owner}"
@@ -169,8 +169,24 @@ impl Table {
     /// Returns the condition that one of the given sessions holds the task.
     pub(super) fn is_held(&self, parameters: &mut Parameters) -> String {
         let (owner, sessions) = (self.field(Field::Owner), parameters.add(Parameter::Sessions));
-        let is_taken = self.is(Status::Taken);
-        format!("{is_taken} AND task.{owner} {EQUALS} ANY ({sessions})")
+        let text = if self.owner_is_text { "::pg_catalog.text[]" } else { "" };
+        format!("{} AND task.{owner} {EQUALS} ANY ({sessions}{text})", self.is(Status::Taken))
+    }
+
+    /// Returns the condition that one of the given sessions has left the task. The session 0 stands for owners that are
+    /// no sessions: such a text is found without the index.
+    pub(super) fn is_orphan(&self, parameters: &mut Parameters) -> String {
+        let is_held = self.is_held(parameters);
+        if !self.owner_is_text {
+            return is_held;
+        }
+        let (owner, sessions) = (self.field(Field::Owner), parameters.add(Parameter::Sessions));
+        format!(
+            "({is_held} OR {} AND '00000000-0000-0000-0000-000000000000'::pg_catalog.uuid {EQUALS} ANY ({sessions}) \
+             AND task.{owner} COLLATE pg_catalog.\"C\" OPERATOR(pg_catalog.!~) \
+             '^[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}$')",
+            self.is(Status::Taken)
+        )
     }
 
     /// Selects the greatest integer key up to a limit.

@@ -47,6 +47,8 @@ pub struct Table {
     pub columns: BTreeMap<i16, String>,
     /// The type of the status column, in the form used after `::`.
     pub status_type: String,
+    /// The owner's column holds the text of a session.
+    pub owner_is_text: bool,
     /// Equality operator of the tube column's type.
     pub tube_equals: String,
     /// Maximum of the attempts column's type; the count stops there.
@@ -160,6 +162,12 @@ impl Table {
     /// Returns the last value of a time column that is not after an instant.
     fn last_until(&self, field: Field, instant: &str) -> String {
         self.time_kind(field).last_until_in_sql(instant)
+    }
+
+    /// Returns the caller's session as a value of the owner's column.
+    fn session(&self, parameters: &mut Parameters) -> String {
+        let session = parameters.add(Parameter::Session);
+        if self.owner_is_text { session + "::pg_catalog.text" } else { session }
     }
 
     fn has(&self, field: Field) -> bool {

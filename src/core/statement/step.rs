@@ -115,7 +115,7 @@ impl Table {
         let applies = step.verb.applies();
         conditions.extend(self.in_states_of(applies).map(|state| hidden(&state)));
         if applies.own {
-            let session = parameters.add(Parameter::Session);
+            let session = self.session(parameters);
             let is_owner = format!("task.{} {EQUALS} {session}", self.field(Field::Owner));
             conditions.push(hidden(&is_owner));
         }

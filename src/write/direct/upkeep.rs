@@ -6,6 +6,7 @@
 
 use crate::error::Error;
 use crate::parts::shortcuts::{self, Shortcut};
+use crate::queue::owner::{self, NOBODY};
 use crate::queue::{Arguments, Direct, Queue};
 use crate::server::heap::{Bound, FoundRow, Is, Open, ScanStep};
 use crate::server::privileges;
@@ -19,6 +20,7 @@ use crate::write::row;
 use crate::write::seen::Seen;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
+use std::cell::Cell;
 use std::rc::Rc;
 use xqueue_core::change::{CallKind, StateAndTube};
 use xqueue_core::field::Field;
@@ -155,7 +157,12 @@ impl Upkeep<'_> {
     ) {
         let Some(kind) = kind(change) else { return };
         let queue = self.queue;
+        // Of the tasks with owners that are no sessions, the index knows nothing.
+        let (is_text, searches) = (queue.sql.owner_is_text, Cell::new(false));
         let is_wanted = |found: &FoundRow| {
+            if searches.get() && queue.holder_of(found) != Some(NOBODY) {
+                return None;
+            }
             let status = queue.status_read(queue.value_of(found, Field::Status));
             status.filter(|status| kind.states.contains(status))
         };
@@ -182,7 +189,10 @@ impl Upkeep<'_> {
             Wanted::Ownerless => along(&[Bound::NULL]),
             Wanted::Held { sessions } => {
                 for session in sessions {
-                    along(&[Bound { is: Is::Equal, value: Value::uuid(*session) }]);
+                    searches.set(is_text && *session == NOBODY);
+                    let value = queue.owner_value(*session);
+                    let of_session = [Bound { is: Is::Equal, value }];
+                    along(if searches.get() { &[] } else { &of_session });
                 }
             }
         }
@@ -224,17 +234,18 @@ impl Upkeep<'_> {
                 if status != Some(Status::Taken) {
                     return ScanStep::GoesOn;
                 }
-                first = Some(queue.value_of(found, Field::Owner).map(Value::to_uuid));
+                first = Some(queue.value_of(found, Field::Owner).map(Value::copied));
                 ScanStep::Ends
             });
             first
         };
         let (mut holders, mut next) = (Vec::new(), first(&[]));
-        while let Some(Some(session)) = next {
-            holders.push(Some(session));
-            next = first(&[Bound { is: Is::After, value: Value::uuid(session) }]);
+        while let Some(Some(value)) = next {
+            holders.push(Some(owner::holder(value)));
+            next = first(&[Bound { is: Is::After, value }]);
         }
-        holders.extend(first(&[Bound::NULL]));
+        let is_ownerless = first(&[Bound::NULL]).is_some();
+        holders.extend(is_ownerless.then_some(None));
         Some(holders)
     }
 

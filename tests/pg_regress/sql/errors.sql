@@ -120,7 +120,7 @@ SELECT xqueue.upgrade('pg_catalog.pg_class');
 SELECT xqueue.upgrade('xqueue.queue');
 SELECT xqueue.upgrade('xqueue.session');
 :code
-CREATE TABLE typed (id int PRIMARY KEY, status real, owner text, runat date, word text);
+CREATE TABLE typed (id int PRIMARY KEY, status real, owner varchar(35), runat date, word text);
 INSERT INTO typed VALUES (1, 1, '', '2020-01-01', 'wait'), (2, 1, '', '2020-01-01', 'wait');
 SELECT xqueue.upgrade('typed', '{"fields": {"status": "status", "owner": "o"}}');
 :code

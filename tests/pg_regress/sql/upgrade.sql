@@ -132,7 +132,7 @@ SELECT part, definition FROM pg_temp.parts WHERE of = 'indexed'::regclass ORDER 
 DROP TABLE indexed;
 
 -- A column of that name that the options do not name is the user's own
-CREATE TABLE own (id int PRIMARY KEY, owner text, runat date);
+CREATE TABLE own (id int PRIMARY KEY, owner int, runat date);
 SELECT xqueue.upgrade('own');
 :code
 SELECT xqueue.upgrade('own', '{"fields": {"owner": "owner"}}');

@@ -12,6 +12,7 @@ mod install;
 mod keys;
 mod lacking;
 mod names;
+mod owners;
 mod switches;
 mod switches_at_random;
 mod tables;

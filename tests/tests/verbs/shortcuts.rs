@@ -120,6 +120,7 @@ fn what_is_called_most_makes_no_statement() {
     }
     integer_states(&mut client);
     times(&mut client);
+    owners_as_text(&mut client);
     inserts_tubes_and_priorities(&mut client, &tubes);
     sub_queues(&mut client);
     promotions(&mut client);
@@ -164,6 +165,18 @@ fn times(client: &mut Client) {
             assert_eq!(found, some(expected), "{name} with {kind}");
         }
         promoted(client);
+    }
+}
+
+fn owners_as_text(client: &mut Client) {
+    for kind in ["text", "varchar(40)"] {
+        let options = json!({"fields": {"owner": "locked_by"}});
+        create_with(client, &format!(", locked_by {kind}"), &options);
+        for (name, statements, expected) in LIFECYCLES {
+            let mut found = by(client, statements);
+            found.retain(|shortcut, _| shortcut != "TakeAhead" && shortcut != "AckInPlace");
+            assert_eq!(found, some(expected), "{name} with {kind}");
+        }
     }
 }
 

@@ -19,6 +19,7 @@ pub fn table(features: &str) -> Table {
         times: BTreeMap::new(),
         columns: BTreeMap::from([(7, "progress".to_string())]),
         status_type: "\"char\"".into(),
+        owner_is_text: false,
         tube_equals: EQUALS.into(),
         most_attempts: i64::from(i32::MAX),
         reason_length: None,

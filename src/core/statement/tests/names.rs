@@ -78,6 +78,7 @@ impl Names {
             times: BTreeMap::new(),
             columns: (1..).zip(self.columns.iter().map(|name| quote(name))).collect(),
             status_type: format!("{}.{}", quote(&self.type_schema), quote(&self.status_type)),
+            owner_is_text: false,
             tube_equals: equals.clone(),
             most_attempts: i64::from(i32::MAX),
             reason_length: Some(40),

@@ -47,6 +47,7 @@ pub struct Shape {
     options: Value,
     columns: String,
     status: &'static str,
+    owner: &'static str,
     /// The types of `runat` and `expires`.
     runat: Times,
     expires: Times,
@@ -82,6 +83,7 @@ impl Shape {
         Shape {
             key,
             labels,
+            owner: ["uuid", "text", "varchar(36)"][random.random_range(0..3)],
             runat: Times::random(random, features.has_runat(), true),
             expires: Times::random(random, features.ttl.is_some(), false),
             features: features.clone(),
@@ -100,7 +102,8 @@ impl Shape {
     pub fn make(&self, theme: &str) -> Queue {
         let mut q = Queue::with(theme, &self.columns, &self.options);
         q.status_is(self.status, self.words());
-        let mut alter = vec![];
+        let mut alter =
+            vec![format!("ALTER TABLE {{q}} ALTER owner TYPE {} USING NULL", self.owner)];
         alter.extend(self.features.has_runat().then(|| self.runat.alter("runat")));
         alter.extend(self.features.ttl.is_some().then(|| self.expires.alter("expires")));
         let definition =
