@@ -129,12 +129,11 @@ impl UpgradePlan {
         if foreign.has_null {
             ddl.push(sql.fill_status(existing));
         }
-        let had = |field| before.as_ref().is_some_and(|before| before.fields.contains_key(&field));
         let adopts = |field| !added.contains(&field) && !adds_status;
         if options.features.delays() && !was.delays() && adopts(Field::Runat) {
             ddl.push(sql.wait_until_due());
         }
-        if options.features.has_deadlines() && !was.has_deadlines() && had(Field::Runat) {
+        if options.features.has_deadlines() && !was.has_deadlines() && adopts(Field::Runat) {
             ddl.push(sql.forget(Field::Runat, Some(Status::Taken)));
         }
         defaults::set_fields(relation, &sql, &fields, &mut ddl, &mut made);

@@ -264,6 +264,21 @@ fn features_are_switched_off_and_on() {
     });
 }
 
+/// Feature `ttr` begins to use a column that holds other times.
+#[test]
+fn a_task_in_flight_has_no_deadline_when_its_column_becomes_a_field() {
+    for column in ["timestamptz", "timestamptz NOT NULL"] {
+        let columns = format!("id int PRIMARY KEY, run_at {column} DEFAULT '2020-01-01'");
+        let mut q = Queue::with("adopted", &columns, &json!({}));
+        q.sql("INSERT INTO {q} (id) VALUES (1)");
+        assert_eq!(q.takes(1), [1]);
+        q.upgrade(&json!({"fields": {"runat": "run_at"}, "features": {"ttr": true}}));
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        q.assert_tasks(&[("taken", 1)]);
+        q.sql("SELECT xqueue.ack('{q}', 1)");
+    }
+}
+
 #[test]
 fn a_clock_change_of_the_session_moves_no_time() {
     for by_statements in [false, true] {
