@@ -109,9 +109,16 @@ impl Shape {
         let definition =
             "SELECT xqueue.upgrade('{q}', dry_run => true)->'definition' #- '{queue}' #- '{key}'";
         let definition = q.ask_one(definition);
+        let made = "SELECT definition->'made'->'columns' FROM xqueue.queue WHERE relation = '{q}'::regclass";
+        let made = q.ask_one(made);
         q.sql("SELECT xqueue.downgrade('{q}')");
         alter.iter().for_each(|alter| q.sql(alter));
         q.upgrade(&definition);
+        // The columns stay those that upgrade made, and are forgotten with their feature.
+        q.sql(&format!(
+            "UPDATE xqueue.queue SET definition = jsonb_set(definition, '{{made,columns}}', '{made}') \
+             WHERE relation = '{{q}}'::regclass"
+        ));
         q
     }
 

@@ -55,13 +55,13 @@ impl Times {
         }
     }
 
-    /// Returns SQL that shows when a time is. One that cannot be NULL shows no difference between no time and the past.
+    /// Returns SQL that shows when a time is. Now can be rounded up. A time that cannot be NULL shows no difference between no time and the past.
     pub fn shown(self, column: &str) -> String {
         let past = if self.is_not_null() { "-" } else { "past" };
         let instant = self.instant.replace("{}", column);
         format!(
             "CASE WHEN {instant} > clock_timestamp() + interval '50 years' THEN '-' \
-             WHEN {instant} > clock_timestamp() THEN 'future' WHEN {column} IS NULL THEN '-' ELSE '{past}' END"
+             WHEN {instant} > clock_timestamp() + interval '1 second' THEN 'future' WHEN {column} IS NULL THEN '-' ELSE '{past}' END"
         )
     }
 }
