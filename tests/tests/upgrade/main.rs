@@ -9,6 +9,7 @@ mod dumped;
 mod enums;
 mod fields;
 mod install;
+mod job_tables;
 mod keys;
 mod lacking;
 mod names;

@@ -211,7 +211,7 @@ fn inserted_rows_start_at_their_time() {
         t.is_status(1, "R");
         t.is_status(2, "R");
         t.is_status(3, "W");
-        t.insert(5, "now() + interval '3 seconds'");
+        t.insert(5, "now() + interval '5 seconds'");
         t.is_status(5, "W");
         t.q.wait_for("waiting", 1);
         t.is_status(5, "R");
@@ -250,7 +250,7 @@ fn features_are_switched_off_and_on() {
         t.insert(1, "now() + interval '1 hour'");
         t.call("put('{q}', '{\"id\": 2}', delay => '0')");
         t.call("put('{q}', '{\"id\": 3}')");
-        t.call("take('{q}', id => 3, ttr => '2 seconds')");
+        t.call("take('{q}', id => 3, ttr => '5 seconds')");
         let off =
             r#"{"delayed": false, "ttr": false, "ttl": false, "zombie": false, "retry": false}"#;
         let features: Value = off.parse().expect("features");
@@ -258,7 +258,7 @@ fn features_are_switched_off_and_on() {
         t.q.assert_tasks(&[("ready", 2), ("taken", 1)]);
         let features: Value = FEATURES.parse().expect("features");
         t.q.upgrade(&json!({ "features": features }));
-        std::thread::sleep(std::time::Duration::from_secs(3));
+        std::thread::sleep(std::time::Duration::from_secs(6));
         t.is_status(3, "T");
         t.call("ack('{q}', 3)");
     });
