@@ -17,6 +17,9 @@ pub struct Column {
 pub struct Definition {
     pub options: Options,
     pub key: Vec<Column>,
+    /// The columns by which tasks of equal priority are taken, before their keys.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub order: Vec<Column>,
     /// The columns in use.
     pub fields: BTreeMap<Field, Column>,
     pub made: Made,

@@ -136,9 +136,10 @@ impl Queue {
             .into_iter()
             .filter_map(|field| Some((field, find(self.number_of(field))?)))
             .collect();
-        let key: Vec<ColumnType> = self.key.iter().filter_map(|key| find(key.number)).collect();
+        let order = self.ordered_by.iter().filter_map(|column| find(column.number));
+        let order: Vec<ColumnType> = order.collect();
         let serves = |needed| {
-            let wanted = WantedIndex::new(relation, &self.sql, needed, &fields, &key);
+            let wanted = WantedIndex::new(relation, &self.sql, needed, &fields, &order);
             let index = present.iter().find(|index| wanted.is_served_by(index));
             index.map(|index| (needed, index.oid))
         };

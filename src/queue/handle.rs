@@ -8,7 +8,7 @@ use crate::queue::direct::Directs;
 use crate::queue::fires::Fires;
 use crate::queue::fitness::Fitness;
 use crate::queue::labels::hashes;
-use crate::queue::order::Order;
+use crate::queue::order::{Order, order_columns};
 use crate::queue::plans::Plans;
 use crate::queue::shown::Shows;
 use crate::queue::status::StatusColumn;
@@ -45,15 +45,19 @@ pub struct Queue {
     pub definition: Definition,
     pub sql: statement::Table,
     pub key: Vec<KeyType>,
+    /// The columns by which tasks of equal priority are taken.
+    pub ordered_by: Vec<KeyType>,
     /// Hashes of the types that statements name: the types of status, tube and key.
     pub(super) types: Vec<u32>,
     pub row_type: Oid,
     pub row_columns: RowType,
     /// The SQL name of the user's function for changes.
     pub hook: Option<String>,
-    /// Order of the keys if the queue has low-water marks. A queue has marks only if triggers report every ready task
+    /// Order of the tasks if the queue has low-water marks. A queue has marks only if triggers report every ready task
     /// and all tasks are visible to all roles.
     pub order: Option<Order>,
+    /// Order of the keys, if a number stands for each key.
+    pub(super) key_order: Option<Order>,
     /// Each priority has its own mark.
     pub by_priority: bool,
     /// Hashes of the counted tubes' labels; None for a label that is not a value of the column any more.
@@ -131,15 +135,17 @@ impl Queue {
             fields.insert(*field, column);
         }
         let key = definition.key.iter().map(find).collect::<Result<Vec<_>>>()?;
+        let order = definition.order.iter().map(find).collect::<Result<Vec<_>>>()?;
+        let ordered_by = order_columns(order, &key);
         let display_name = crate::queue::display_name(table);
         let fitness = Fitness { options: &definition.options, queue: Some(&display_name) };
-        fitness.require(&fields, &key)?;
+        fitness.require(&fields, &key, &ordered_by)?;
         let status =
             fields.get(&Field::Status).ok_or_else(|| lost_column(table, Field::Status.name()))?;
         let status = StatusColumn::new(status, &fitness)?;
         let counted_labels = hashes(&fitness, &fields)?;
         let types = types_named(&fields, &key);
-        let sql = table_names(relation, &definition.options, &fields, &key)?;
+        let sql = table_names(relation, &definition.options, &fields, &key, &ordered_by)?;
         let database = process::database();
         let capacity = definition.options.features.capacity();
         let owner = relation.owner();
@@ -176,9 +182,11 @@ impl Queue {
             fields.get(&Field::Tube).is_none_or(|column| operators::is_told_by_hash(column.base));
         let tells_keys = key.iter().all(|column| operators::is_told_by_hash(column.base));
         let has_unknown = by_priority.is_some_and(|is_known| has_subqueues || !is_known);
-        let is_marked = is_tracked && !has_unknown;
-        let order = Order::of(&key).filter(|_| is_marked);
-        // Marks are not lowered while the queue has no order of keys.
+        let has_null = ordered_by.iter().any(|column| !column.is_not_null);
+        let is_marked = is_tracked && !has_unknown && !has_null;
+        let order = Order::of(&ordered_by).filter(|_| is_marked);
+        let key_order = Order::of(&key);
+        // Marks are not lowered while the queue has no order that they support.
         if let Some(mut slot) = slot::lock(slot).filter(|_| order.is_none()) {
             slot.marks().forget();
         }
@@ -191,6 +199,7 @@ impl Queue {
             collation: key.collation,
         };
         let key: Vec<KeyType> = key.into_iter().map(key_type).collect();
+        let ordered_by: Vec<KeyType> = ordered_by.into_iter().map(key_type).collect();
         let is_simple = |key: &KeyType| !key.is_array && types::compared_type(key.oid) == key.oid;
         let has_simple_key = matches!(key.as_slice(), [key] if is_simple(key));
         let columns = relation.columns();
@@ -215,6 +224,7 @@ impl Queue {
             status,
             sql,
             key,
+            ordered_by,
             types,
             row_type: relation.row_type(),
             row_columns,
@@ -223,6 +233,7 @@ impl Queue {
             redefinitions,
             hook: definition.options.features.hook().map(String::from),
             order,
+            key_order,
             by_priority: by_priority == Some(true),
             counted_labels,
             tells_tubes,

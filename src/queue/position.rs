@@ -10,22 +10,24 @@ use xqueue_core::field::Field;
 use xqueue_core::position::{self, Group, Position};
 
 impl Queue {
-    /// Returns the position of a key in the queue; None if it has no marks.
-    pub fn position(&self, key: Value) -> Option<Position> {
-        Some(match self.order? {
-            Order::Uuid => position::of_bytes(key.to_uuid()),
-            Order::Integer(..) => position::of_integer(key.to_integer_or_instant()),
-        })
+    /// Returns the position at a value of the order's column; None if the queue has no marks.
+    pub fn position(&self, value: Value) -> Option<Position> {
+        Some(number(self.order?, value))
     }
 
-    /// Returns the position of a row's key; None if the queue has no marks.
+    /// Returns the position of a row; None if the queue has no marks.
     pub fn position_of(&self, row: &impl Row) -> Option<Position> {
-        self.order.and_then(|_| self.position(row.value(self.key.first()?.number)?))
+        self.order.and_then(|_| self.position(row.value(self.ordered_by.first()?.number)?))
     }
 
-    /// Returns the position of a row; None if the position does not identify the task.
-    pub fn named_position_of(&self, row: &impl Row) -> Option<Position> {
-        self.position_of(row).filter(|position| *position < position::of_bytes([0xff; 16]))
+    /// Returns a key of one column as a number; None if no number stands for the key alone.
+    pub fn key_number(&self, key: Value) -> Option<u128> {
+        Some(number(self.key_order?, key)).filter(|number| *number < position::of_bytes([0xff; 16]))
+    }
+
+    /// Returns the key of a row as a number, see [`Self::key_number`].
+    pub fn key_number_of(&self, row: &impl Row) -> Option<u128> {
+        self.key_number(row.value(self.key.first()?.number)?)
     }
 
     /// Returns the position of a buried task, which includes its priority if marks go by priority.
@@ -34,7 +36,7 @@ impl Queue {
         self.position_by_priority(self.position_of(row)?, priority)
     }
 
-    /// Returns the position of a buried task whose key is at `key`.
+    /// Returns the position of a buried task whose column of the order is at `key`.
     pub fn position_by_priority(&self, key: Position, priority: Option<i64>) -> Option<Position> {
         if !self.by_priority {
             return Some(key);
@@ -91,6 +93,13 @@ impl Queue {
     }
 
     fn key_base(&self) -> Oid {
-        self.key.first().map_or(Oid::INVALID, |key| key.base)
+        self.ordered_by.first().map_or(Oid::INVALID, |column| column.base)
+    }
+}
+
+fn number(order: Order, value: Value) -> u128 {
+    match order {
+        Order::Uuid => position::of_bytes(value.to_uuid()),
+        Order::Integer(..) => position::of_integer(value.to_integer_or_instant()),
     }
 }

@@ -16,9 +16,15 @@ const TIMES: &str = "timestamp with or without time zone, or, as seconds since 1
 
 impl Fitness<'_> {
     /// Refuses the columns of a queue unless all of them meet the requirements.
-    pub fn require(&self, fields: &BTreeMap<Field, ColumnType>, key: &[ColumnType]) -> Result<()> {
+    pub fn require(
+        &self,
+        fields: &BTreeMap<Field, ColumnType>,
+        key: &[ColumnType],
+        order: &[ColumnType],
+    ) -> Result<()> {
         fields.iter().try_for_each(|(field, column)| self.require_field(*field, column))?;
-        key.iter().try_for_each(|column| self.equality("key", column).map(drop))
+        key.iter().try_for_each(|column| self.equality("key", column).map(drop))?;
+        order.iter().try_for_each(|column| self.equality("order", column).map(drop))
     }
 
     /// Refuses a column that cannot be a field.
@@ -82,7 +88,7 @@ impl Fitness<'_> {
                 column.name,
                 self.of_queue()
             );
-            let hint = "Keys and tubes need types with a btree order.";
+            let hint = "Keys, tubes and orders need types with a btree order.";
             Error::new(PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH, message)
                 .hint(self.with_remedy(hint))
         })

@@ -26,6 +26,7 @@ pub fn table_names(
     options: &Options,
     fields: &BTreeMap<Field, ColumnType>,
     key: &[ColumnType],
+    order: &[ColumnType],
 ) -> Result<statement::Table> {
     let fitness = Fitness { options, queue: None };
     let key = key.iter().map(|column| {
@@ -43,6 +44,7 @@ pub fn table_names(
         schema: catalog::quote(&catalog::schema_name(relation.schema())),
         name: catalog::quote(&relation.name()),
         key: key.collect::<Result<_>>()?,
+        order: order.iter().map(quoted).collect(),
         fields: fields.iter().map(|(field, column)| (*field, quoted(column))).collect(),
         times: [Field::Runat, Field::Expires]
             .into_iter()

@@ -27,14 +27,14 @@ impl<'a> WantedIndex<'a> {
         sql: &Table,
         index: Index,
         fields: &BTreeMap<Field, ColumnType>,
-        key: &[ColumnType],
+        order: &[ColumnType],
     ) -> WantedIndex<'a> {
         let expression = sql.index_expression(index);
         let tube = expression.iter().map(|_| Field::Tube);
         let mut about = [Field::Status].into_iter().chain(tube).chain(sql.index_fields(index));
         let begins = sql.index_fields(index).into_iter();
         let begins = begins.filter_map(|field| fields.get(&field)).map(|column| column.number);
-        let ends = key.iter().take(sql.index_key(index).len()).map(|column| column.number);
+        let ends = order.iter().take(sql.index_order(index).len()).map(|column| column.number);
         WantedIndex {
             relation,
             has_columns: about

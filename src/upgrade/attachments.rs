@@ -16,7 +16,7 @@ pub fn add_indexes(
     relation: &Relation,
     sql: &Table,
     fields: &BTreeMap<Field, ColumnType>,
-    key: &[ColumnType],
+    order: &[ColumnType],
     is_restored: bool,
     ddl: &mut Vec<String>,
     made: &mut Made,
@@ -27,7 +27,7 @@ pub fn add_indexes(
             drop_index(relation, index, ddl, made);
             continue;
         }
-        let wanted = WantedIndex::new(relation, sql, index, fields, key);
+        let wanted = WantedIndex::new(relation, sql, index, fields, order);
         let prefix = format!("xqueue_{}", relation.name());
         if let Some(known) = present.iter().find(|known| wanted.is_served_by(known)) {
             // An index of a restored table; the registry does not know it yet.

@@ -89,7 +89,7 @@ impl UpgradePlan {
         let by_number = same_table && note.is_none();
         let ours = ours.filter_map(|made| queue::column_of(relation, made, by_number));
         made.columns = ours.map(|column| queue::written(&column)).collect();
-        let sql = queue::table_names(relation, &options, &fields, &key)?;
+        let sql = queue::table_names(relation, &options, &fields, &key, &key)?;
         let was = |known: &Definition| names_before(relation, known, same_table, &key);
         let before = previous.as_ref().map(was).transpose()?;
         let adds_status = added.contains(&Field::Status);
@@ -156,6 +156,7 @@ impl UpgradePlan {
         let definition = Definition {
             options,
             key: key.iter().map(queue::written).collect(),
+            order: vec![],
             fields: fields.iter().map(|(field, c)| (*field, queue::written(c))).collect(),
             made,
             unending: false,
@@ -215,7 +216,7 @@ fn names_before(
     let fields = known.fields.iter().filter_map(|(field, column)| {
         Some((*field, queue::column_of(relation, column, same_table)?))
     });
-    queue::table_names(relation, &known.options, &fields.collect(), key)
+    queue::table_names(relation, &known.options, &fields.collect(), key, key)
 }
 
 /// Formats a definition as shown by `upgrade`.

@@ -138,9 +138,9 @@ pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16]) -> Rows<'
     };
     let delete = |key: &Vec<Value>| {
         let mut row = None;
-        if let Some((position, place)) = taken::row(queue, key) {
+        if let Some((number, place)) = taken::row(queue, key) {
             open.see_at(place, |found| {
-                let is_it = queue.position_of(found) == Some(position);
+                let is_it = queue.key_number_of(found) == Some(number);
                 row = is_it.then(|| delete_found(found)).flatten();
             });
             shortcuts::count(Shortcut::AckInPlace, usize::from(row.is_some()));

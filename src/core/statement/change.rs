@@ -103,7 +103,7 @@ impl Table {
         let update =
             format!("UPDATE ONLY {table} AS task SET {} WHERE {condition}", set.join(", "));
         match change {
-            Change::Take { many: true, .. } | Change::Plow { .. } if self.has(Field::Priority) => {
+            Change::Take { many: true, .. } | Change::Plow { .. } if !self.goes_by_key() => {
                 format!(
                     "WITH task AS ({update} RETURNING task.*) SELECT ROW(task.*)::{table} FROM task \
                      ORDER BY {}",

@@ -145,7 +145,9 @@ impl Table {
         let tube = self.features.has_tubes().then_some(Field::Tube);
         let fields = [Field::Status, Field::Owner, Field::Runat, Field::Expires, Field::Priority];
         let fields = fields.into_iter().chain(tube).filter_map(|field| self.fields.get(&field));
-        fields.chain(self.key.iter().map(|key| &key.name))
+        let key = self.key.iter().map(|key| &key.name);
+        let order = self.order.iter().filter(|name| !self.key.iter().any(|key| key.name == **name));
+        fields.chain(key).chain(order)
     }
 
     /// Returns the numbers of the watched columns; None if some have not been added yet.
@@ -196,6 +198,14 @@ mod tests {
             assert!(TRIGGERS.contains(&name));
             assert!(statements[1].contains("ENABLE ALWAYS TRIGGER"), "{statements:?}");
         }
+    }
+
+    #[test]
+    fn a_change_of_the_order_is_watched() {
+        let mut table = table("{}");
+        table.order = vec!["created".into(), "b".into(), "a".into()];
+        let watched: Vec<_> = table.watched().map(String::as_str).collect();
+        assert_eq!(watched, ["status", "owner", "a", "b", "created"]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::field::Field;
 use crate::listed::listed;
 use crate::statement::change::MORTAL;
 use crate::statement::subqueue::IN_STRICT_ORDER;
-use crate::statement::{KeyColumn, Table, join};
+use crate::statement::{Table, join};
 use crate::status::Status;
 
 listed! {
@@ -92,7 +92,7 @@ impl Table {
 
     fn index_columns(&self, index: Index) -> impl Iterator<Item = &str> {
         let fields = self.index_fields(index).into_iter().map(|field| self.field(field));
-        fields.chain(self.index_key(index).iter().map(|column| column.name.as_str()))
+        fields.chain(self.index_order(index).iter().map(String::as_str))
     }
 
     /// Returns the states of the tasks in an index.
@@ -121,11 +121,11 @@ impl Table {
         }
     }
 
-    /// Returns the key columns that an index ends with.
-    pub fn index_key(&self, index: Index) -> &[KeyColumn] {
+    /// Returns the columns of the take order that an index ends with.
+    pub fn index_order(&self, index: Index) -> &[String] {
         match index {
-            Index::Ready | Index::Tube | Index::Buried => &self.key,
-            Index::Subqueue | Index::StrictSubqueue => &self.key,
+            Index::Ready | Index::Tube | Index::Buried => &self.order,
+            Index::Subqueue | Index::StrictSubqueue => &self.order,
             Index::Taken | Index::Due | Index::Expiry | Index::InFlight => &[],
         }
     }

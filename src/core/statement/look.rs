@@ -58,7 +58,7 @@ impl Table {
             .text(format!("SELECT {columns} FROM ONLY {} AS task WHERE {key}", self.qualified()))
     }
 
-    /// Selects the key (of one column) and priority of the first task at or behind the mark, locked or not.
+    /// Selects the columns of the order, and the priority, of the first task at or behind the mark, locked or not.
     pub fn first(&self, within: Within) -> Text {
         let mut parameters = Parameters::default();
         let mut condition = self.is_within(within, &mut parameters);
@@ -69,7 +69,7 @@ impl Table {
         };
         parameters.text(format!(
             "SELECT {}, {priority} FROM ONLY {} AS task WHERE {condition} ORDER BY {} LIMIT 1",
-            self.key_list("task."),
+            self.order_list("task."),
             self.qualified(),
             self.order_within(within)
         ))
@@ -97,9 +97,9 @@ impl Table {
         let mut condition = self.is(Status::Ready);
         if marked {
             let (level, mark) = (parameters.add(Parameter::Level), parameters.add(Parameter::Mark));
-            let key = self.key_list("task.");
+            let order = self.order_list("task.");
             condition +=
-                &format!(" AND ROW(task.{priority}, {key}) {AT_LEAST} ROW({level}, {mark})");
+                &format!(" AND ROW(task.{priority}, {order}) {AT_LEAST} ROW({level}, {mark})");
         }
         parameters.text(format!(
             "SELECT task.{priority}::pg_catalog.int8 FROM ONLY {} AS task WHERE {condition} \

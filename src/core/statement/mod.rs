@@ -39,6 +39,8 @@ pub struct Table {
     pub schema: String,
     pub name: String,
     pub key: Vec<KeyColumn>,
+    /// The columns by which tasks of equal priority are taken: those of option `order`, then the rest of the key.
+    pub order: Vec<String>,
     /// The columns of the fields in use.
     pub fields: BTreeMap<Field, String>,
     /// The columns of `runat` and `expires`.
@@ -207,12 +209,23 @@ impl Table {
         join(self.key.iter().map(|column| format!("{prefix}{}", column.name)), ", ")
     }
 
+    /// Returns the columns by which tasks of equal priority are taken.
+    fn order_list(&self, prefix: &str) -> String {
+        join(self.order.iter().map(|column| format!("{prefix}{column}")), ", ")
+    }
+
     /// Returns the columns of the take order.
     fn take_order(&self, prefix: &str) -> String {
         match self.fields.get(&Field::Priority) {
-            Some(priority) => format!("{prefix}{priority}, {}", self.key_list(prefix)),
-            None => self.key_list(prefix),
+            Some(priority) => format!("{prefix}{priority}, {}", self.order_list(prefix)),
+            None => self.order_list(prefix),
         }
+    }
+
+    /// Returns whether tasks are taken in the order of their keys.
+    fn goes_by_key(&self) -> bool {
+        !self.has(Field::Priority)
+            && self.order.iter().eq(self.key.iter().map(|column| &column.name))
     }
 
     /// Returns the condition `task.a = $1 AND task.b = $2`.

@@ -1,4 +1,4 @@
--- The SQL that this module writes for three queues. tests/golden.rs compares it.
+-- The SQL that this module writes for four queues. tests/golden.rs compares it.
 
 -- Plain queue: {}
 
@@ -324,6 +324,87 @@ SELECT task.a, NULL::pg_catalog.int8
     WHERE task.status OPERATOR(pg_catalog.=) 'R'
     AND task.a OPERATOR(pg_catalog.>=) $1
     ORDER BY task.a LIMIT 1;
+
+-- Next instant for the worker []
+SELECT NULL, NULL;
+
+-- Queue with an order: {"tube": true}
+
+-- Index Ready []
+CREATE INDEX ready_idx ON app."Jobs" (created, a)
+    WHERE status OPERATOR(pg_catalog.=) 'R';
+
+-- Index Tube []
+CREATE INDEX tube_idx ON app."Jobs" (tube, created, a)
+    WHERE status OPERATOR(pg_catalog.=) 'R';
+
+-- Index Taken []
+CREATE INDEX taken_idx ON app."Jobs" (owner)
+    WHERE status OPERATOR(pg_catalog.=) 'T';
+
+-- Put [Tube, Column(7)]
+INSERT INTO app."Jobs" AS task (status, tube, progress) VALUES ('R', $1, $2)
+    RETURNING task.*::app."Jobs";
+
+-- Take { within: Ready { tube: true, level: false }, ttr: false, marked: false, many: false } [Session, Tube, Limit, Skip]
+UPDATE ONLY app."Jobs" AS task
+    SET status = 'T', owner = $1
+    WHERE task.a OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT task.a
+    FROM ONLY app."Jobs" AS task
+    WHERE task.status OPERATOR(pg_catalog.=) 'R'
+    AND task.tube OPERATOR(pg_catalog.=) ANY (ARRAY[$2])
+    ORDER BY task.tube, task.created, task.a LIMIT $3 OFFSET $4
+    FOR NO KEY UPDATE SKIP LOCKED))
+    RETURNING task.*::app."Jobs";
+
+-- Reap [Sessions, Limit, Skip]
+UPDATE ONLY app."Jobs" AS task
+    SET status = 'R', owner = NULL
+    WHERE task.a OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT task.a
+    FROM ONLY app."Jobs" AS task
+    WHERE task.status OPERATOR(pg_catalog.=) 'T'
+    AND task.owner OPERATOR(pg_catalog.=) ANY ($1) LIMIT $2 OFFSET $3
+    FOR NO KEY UPDATE SKIP LOCKED));
+
+-- Ack [Key(0), Session]
+DELETE FROM ONLY app."Jobs" AS task
+    WHERE task.a OPERATOR(pg_catalog.=) $1
+    AND coalesce(task.status OPERATOR(pg_catalog.=) 'T', false)
+    AND coalesce(task.owner OPERATOR(pg_catalog.=) $2, false)
+    RETURNING task.*::app."Jobs";
+
+-- Release [Key(0), Session]
+UPDATE ONLY app."Jobs" AS task
+    SET status = 'R', owner = NULL
+    WHERE task.a OPERATOR(pg_catalog.=) $1
+    AND coalesce(task.status OPERATOR(pg_catalog.=) 'T', false)
+    AND coalesce(task.owner OPERATOR(pg_catalog.=) $2, false)
+    RETURNING task.*::app."Jobs";
+
+-- Bury [Key(0), Session]
+UPDATE ONLY app."Jobs" AS task
+    SET status = 'B', owner = NULL
+    WHERE task.a OPERATOR(pg_catalog.=) $1
+    AND coalesce(task.status OPERATOR(pg_catalog.=) 'T', false)
+    AND coalesce(task.owner OPERATOR(pg_catalog.=) $2, false)
+    RETURNING task.*::app."Jobs";
+
+-- Dig [Key(0)]
+UPDATE ONLY app."Jobs" AS task
+    SET status = 'R', owner = NULL
+    WHERE task.a OPERATOR(pg_catalog.=) $1
+    AND coalesce(task.status OPERATOR(pg_catalog.=) 'B', false)
+    RETURNING task.*::app."Jobs";
+
+-- Delete [Key(0)]
+DELETE FROM ONLY app."Jobs" AS task
+    WHERE task.a OPERATOR(pg_catalog.=) $1
+    RETURNING task.*::app."Jobs";
+
+-- Peek [Key(0)]
+SELECT task.*::app."Jobs"
+    FROM ONLY app."Jobs" AS task
+    WHERE task.a OPERATOR(pg_catalog.=) $1;
 
 -- Next instant for the worker []
 SELECT NULL, NULL;

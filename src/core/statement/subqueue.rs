@@ -143,7 +143,8 @@ impl Table {
             );
         }
         if let Some(mark) = mark {
-            condition += &format!(" AND {} OPERATOR(pg_catalog.>=) {mark}", self.key_list("head."));
+            condition +=
+                &format!(" AND {} OPERATOR(pg_catalog.>=) {mark}", self.order_list("head."));
         }
         format!(
             "SELECT {what} FROM ONLY {} AS head WHERE {condition} ORDER BY {}, {} LIMIT 1",
@@ -228,7 +229,7 @@ mod tests {
     fn a_mark_is_where_the_look_begins() {
         let mut parameters = Parameters::default();
         let mut table = table(r#"{"utube": true}"#);
-        table.key.truncate(1);
+        table.order.truncate(1);
         let pick = table.picking_in_subqueue(true, false, &mut parameters);
         assert!(pick.contains("head.a OPERATOR(pg_catalog.>=) $2"), "{pick}");
     }

@@ -33,20 +33,20 @@ impl Table {
     }
 
     /// Returns the condition that a task is not before the mark. Marks of buried tasks are in order of priority and
-    /// key.
+    /// column.
     pub(super) fn is_at_or_behind_mark(
         &self,
         within: Within,
         parameters: &mut Parameters,
     ) -> String {
-        let key = self.key_list("task.");
+        let order = self.order_list("task.");
         match self.fields.get(&Field::Priority).filter(|_| within == Within::Buried) {
             Some(priority) => {
                 let level = parameters.add(Parameter::Level);
                 let mark = parameters.add(Parameter::Mark);
-                format!(" AND ROW(task.{priority}, {key}) {AT_LEAST} ROW({level}, {mark})")
+                format!(" AND ROW(task.{priority}, {order}) {AT_LEAST} ROW({level}, {mark})")
             }
-            None => format!(" AND {key} {AT_LEAST} {}", parameters.add(Parameter::Mark)),
+            None => format!(" AND {order} {AT_LEAST} {}", parameters.add(Parameter::Mark)),
         }
     }
 
@@ -64,6 +64,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statement::Index;
     use crate::statement::tests::table;
 
     #[test]
@@ -82,11 +83,23 @@ mod tests {
     }
 
     #[test]
+    fn an_order_goes_before_the_key() {
+        let mut table = table(r#"{"priority": true, "tube": true, "buried": true}"#);
+        table.order.insert(0, "created".into());
+        let order = "task.priority, task.created, task.a, task.b";
+        assert_eq!(table.order_within(Within::Buried), order);
+        let within = Within::Ready { tube: true, level: false };
+        assert_eq!(table.order_within(within), format!("task.tube, {order}"));
+        let shape = table.index_shape(Index::Buried);
+        assert!(shape.starts_with("(priority, created, a, b) WHERE"), "{shape}");
+    }
+
+    #[test]
     fn buried_tasks_are_dug_out_in_the_order_of_takes() {
         assert_eq!(table("{}").order_within(Within::Buried), "task.a, task.b");
         let mut table = table(r#"{"priority": true}"#);
         assert_eq!(table.order_within(Within::Buried), "task.priority, task.a, task.b");
-        table.key.truncate(1);
+        table.order.truncate(1);
         let mut parameters = Parameters::default();
         let condition = table.is_at_or_behind_mark(Within::Buried, &mut parameters);
         assert_eq!(

@@ -1,23 +1,25 @@
-//! The statements of three queues in one file, which shows what a change of this module does to them.
+//! The statements of four queues in one file, which shows what a change of this module does to them.
 
 use crate::form::Form;
 use crate::statement::tests::table;
 use crate::statement::*;
 use std::path::Path;
 
-/// Names, features and numbers of key columns.
-const QUEUES: [(&str, &str, usize); 3] = [
-    ("Plain queue", "{}", 1),
+/// Names, features, numbers of key columns, and columns of the order.
+const QUEUES: [(&str, &str, usize, &[&str]); 4] = [
+    ("Plain queue", "{}", 1, &[]),
     (
         "Queue with most features, and a key of two columns",
         r#"{"delayed": true, "ttr": 60, "ttl": 3600, "priority": true, "tube": true, "retry": true}"#,
         2,
+        &[],
     ),
-    ("Queue with sub-queues", r#"{"utube": true}"#, 1),
+    ("Queue with sub-queues", r#"{"utube": true}"#, 1, &[]),
+    ("Queue with an order", r#"{"tube": true}"#, 1, &["created"]),
 ];
 
 const HEAD: &str =
-    "-- The SQL that this module writes for three queues. tests/golden.rs compares it.\n";
+    "-- The SQL that this module writes for four queues. tests/golden.rs compares it.\n";
 
 /// Each of them begins a line of the file.
 const CLAUSES: [&str; 8] =
@@ -26,13 +28,16 @@ const CLAUSES: [&str; 8] =
 #[test]
 fn statements_are_those_of_the_file() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("statement/statements.sql");
-    let statements = QUEUES.iter().fold(String::from(HEAD), |all, (name, features, keys)| {
-        let mut table = table(features);
-        table.key.truncate(*keys);
-        table.columns.insert(7, "progress".to_string());
-        let shown = statements(&table).into_iter().map(|(what, text)| show(&what, text));
-        all + &format!("\n-- {name}: {features}\n") + &shown.collect::<String>()
-    });
+    let statements =
+        QUEUES.iter().fold(String::from(HEAD), |all, (name, features, keys, order)| {
+            let mut table = table(features);
+            table.key.truncate(*keys);
+            let key = table.key.iter().map(|column| column.name.clone());
+            table.order = order.iter().map(|name| name.to_string()).chain(key).collect();
+            table.columns.insert(7, "progress".to_string());
+            let shown = statements(&table).into_iter().map(|(what, text)| show(&what, text));
+            all + &format!("\n-- {name}: {features}\n") + &shown.collect::<String>()
+        });
     if std::env::var_os("XQUEUE_WRITE_STATEMENTS").is_some() {
         std::fs::write(&path, &statements).expect("the file is written");
     }
@@ -61,8 +66,8 @@ fn statements(table: &Table) -> Vec<(String, Text)> {
     let verbs = verbs.into_iter().filter(|verb| *verb != Verb::Touch || has_time);
     let steps = verbs.map(|verb| (format!("{verb:?}"), table.step(&Step::new(verb))));
     let first = Within::Ready { tube: false, level: false };
-    // Marks need a key of one column.
-    let first = (table.key.len() == 1).then(|| ("First ready task", table.first(first)));
+    // Marks need an order of one column.
+    let first = (table.order.len() == 1).then(|| ("First ready task", table.first(first)));
     let due = ("Next instant for the worker", table.next_due());
     let looks = [("Peek", table.peek())].into_iter().chain(first).chain([due]);
     let put = [(String::from("Put"), table.put(&put(table)))];
@@ -73,7 +78,7 @@ fn statements(table: &Table) -> Vec<(String, Text)> {
 /// Takes and the worker's changes: one statement, or two for keys of several columns.
 fn changes(table: &Table) -> Vec<(String, Text)> {
     let within = Within::Ready { tube: table.features.tube == Some(true), level: false };
-    let marked = table.key.len() == 1;
+    let marked = table.order.len() == 1;
     let take = match table.features.utube {
         Some(_) => Change::TakeInSubqueue { ttr: false, marked, limited: false },
         None => Change::Take { within, ttr: false, marked, many: false },

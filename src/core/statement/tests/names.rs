@@ -12,6 +12,7 @@ pub struct Names {
     pub schema: String,
     pub table: String,
     pub key: Vec<String>,
+    pub order: Vec<String>,
     pub fields: Vec<String>,
     pub columns: Vec<String>,
     pub type_schema: String,
@@ -23,18 +24,21 @@ pub struct Names {
 }
 
 pub const KEY: usize = 3;
+pub const ORDER: usize = 2;
 pub const COLUMNS: usize = 3;
 
 impl Names {
     fn of(mut name: impl FnMut() -> String, labels: Vec<String>) -> Names {
         let mut names = |count: usize| (0..count).map(|_| name()).collect::<Vec<_>>();
-        let (key, fields, columns) = (names(KEY), names(Field::ALL.len()), names(COLUMNS));
+        let (key, order) = (names(KEY), names(ORDER));
+        let (fields, columns) = (names(Field::ALL.len()), names(COLUMNS));
         let [schema, table, type_schema, status_type] = [0; 4].map(|_| names(1).remove(0));
         let [operators, function, index] = [0; 3].map(|_| names(1).remove(0));
         Names {
             schema,
             table,
             key,
+            order,
             fields,
             columns,
             type_schema,
@@ -57,20 +61,22 @@ impl Names {
     }
 
     pub fn all(&self) -> Vec<&String> {
-        let lists = [&self.key, &self.fields, &self.columns].into_iter().flatten();
+        let lists = [&self.key, &self.order, &self.fields, &self.columns].into_iter().flatten();
         let others = [&self.schema, &self.table, &self.type_schema, &self.status_type];
         lists.chain(others).chain([&self.operators, &self.function, &self.index]).collect()
     }
 
-    pub fn table(&self, features: &Features, keys: usize) -> Table {
+    pub fn table(&self, features: &Features, keys: usize, order: usize) -> Table {
         let equals = format!("OPERATOR({}.=)", quote(&self.operators));
         let key = self.key.iter().take(keys);
         let key = key.map(|name| KeyColumn { name: quote(name), equals: equals.clone() });
         let fields = Field::ALL.into_iter().zip(&self.fields);
+        let order = self.order.iter().take(order).chain(&self.key[..keys]);
         Table {
             schema: quote(&self.schema),
             name: quote(&self.table),
             key: key.collect(),
+            order: order.map(|name| quote(name)).collect(),
             fields: fields
                 .filter(|(field, _)| field.is_needed(features))
                 .map(|(field, name)| (field, quote(name)))
