@@ -12,6 +12,7 @@ pub mod counters;
 pub mod definition;
 pub mod features;
 pub mod field;
+pub mod fields;
 pub mod form;
 pub mod histogram;
 pub mod keys_text;

@@ -1,7 +1,7 @@
 //! The options of `upgrade` and `create`, and how a later call changes them.
 
 use crate::features::Features;
-use crate::field::Field;
+use crate::fields::Fields;
 use crate::status::Status;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -12,9 +12,8 @@ use std::fmt;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Columns of the table by field.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub fields: BTreeMap<Field, String>,
+    #[serde(skip_serializing_if = "Fields::is_empty")]
+    pub fields: Fields,
     /// Values of the status column by state.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "labels")]
     pub states: BTreeMap<Status, String>,
@@ -101,11 +100,10 @@ impl Options {
 
     /// Returns these options, overridden by the options set in `newer`.
     pub fn merge(&self, newer: &Options) -> Result<Options, String> {
-        let (mut fields, mut states) = (self.fields.clone(), self.states.clone());
-        fields.extend(newer.fields.clone());
+        let mut states = self.states.clone();
         states.extend(newer.states.clone());
         let mut merged = Options {
-            fields,
+            fields: self.fields.merge(&newer.fields),
             states,
             features: self.features.merge(&newer.features),
             existing: newer.existing.or(self.existing),
@@ -156,12 +154,7 @@ impl Options {
                 "rows that are there cannot be made taken (T), waiting (W) or zombies (Z)".into()
             );
         }
-        if self.fields.values().any(String::is_empty) {
-            return Err("a field names a column without a name".into());
-        }
-        if self.fields.values().collect::<BTreeSet<_>>().len() < self.fields.len() {
-            return Err("two fields name the same column".into());
-        }
+        self.fields.verify()?;
         let tubes = self.tubes_counted();
         if tubes.len() > TUBES_COUNTED {
             return Err(format!("tube_stats names more than {TUBES_COUNTED} tubes"));
@@ -176,12 +169,15 @@ impl Options {
     }
 }
 
+/// The options that can be lists.
+const LISTS: [&str; 2] = ["tube_stats", "order"];
+
 /// Refuses lists instead of objects, which serde would accept for structs.
 fn refuse_lists(value: &serde_json::Value) -> Result<(), String> {
     match value {
         serde_json::Value::Array(_) => Err("a list where an object is needed".into()),
         serde_json::Value::Object(members) => {
-            let others = members.iter().filter(|(name, _)| *name != "tube_stats");
+            let others = members.iter().filter(|(name, _)| !LISTS.contains(&name.as_str()));
             others.map(|(_, member)| member).try_for_each(refuse_lists)
         }
         _ => Ok(()),

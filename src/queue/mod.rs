@@ -45,6 +45,7 @@ pub use direct::Direct;
 pub use fitness::Fitness;
 pub use handle::{KeyType, Queue};
 pub use kept::{is_unchanged, stale, stale_type};
+pub use order::order_columns;
 pub use plans::{Arguments, Statement};
 pub use status::StatusColumn;
 pub use store::{

@@ -7,7 +7,7 @@ use crate::server::value::Value;
 use crate::server::{catalog, spi, sql_name, types};
 use pgrx::PgSqlErrorCode;
 use std::collections::BTreeMap;
-use xqueue_core::definition::Definition;
+use xqueue_core::definition::{Column, Definition};
 use xqueue_core::field::Field;
 use xqueue_core::names::LONGEST_NAME;
 use xqueue_core::options::Options;
@@ -98,6 +98,63 @@ impl Columns<'_> {
         Ok((fields, added))
     }
 
+    /// Returns the columns that order the tasks before their keys.
+    pub fn order(&self, fields: &BTreeMap<Field, ColumnType>) -> Result<Vec<ColumnType>> {
+        let previous = self.previous.filter(|_| self.newer.fields.order.is_none());
+        let order = match previous {
+            Some(known) => known.order.iter().map(|column| self.ordering(column)).collect(),
+            None => {
+                let named = |name: &String| Column { name: name.clone(), number: 0 };
+                let named = self.options.fields.order().iter().map(named);
+                named.map(|column| self.ordering(&column)).collect::<Result<Vec<_>>>()
+            }
+        }?;
+        let fitness = Fitness { options: self.options, queue: None };
+        for column in &order {
+            fitness.equality("order", column)?;
+            self.refuse_to_order(fields, column)?;
+        }
+        Ok(order)
+    }
+
+    /// Finds a column of the order.
+    fn ordering(&self, wanted: &Column) -> Result<ColumnType> {
+        queue::column_of(self.relation, wanted, self.same_table).ok_or_else(|| {
+            let (table, name) = (self.relation.name(), &wanted.name);
+            Error::new(
+                PgSqlErrorCode::ERRCODE_UNDEFINED_COLUMN,
+                format!("the order needs column \"{name}\", which table \"{table}\" does not have"),
+            )
+            .hint("Name columns of the table in {\"fields\": {\"order\": …}}; [] stands for the key alone.")
+        })
+    }
+
+    /// Refuses a column of the order that another field uses, or that can be NULL.
+    fn refuse_to_order(
+        &self,
+        fields: &BTreeMap<Field, ColumnType>,
+        column: &ColumnType,
+    ) -> Result<()> {
+        let refused = |why: &str| {
+            Error::new(
+                PgSqlErrorCode::ERRCODE_INVALID_TABLE_DEFINITION,
+                format!("column \"{}\" cannot order the tasks: {why}", column.name),
+            )
+        };
+        if let Some((field, _)) = fields.iter().find(|(_, used)| used.name == column.name) {
+            return Err(refused(&format!("it is the {}", field.name()))
+                .hint("Name a column of yours that the queue does not use."));
+        }
+        if column.is_not_null {
+            return Ok(());
+        }
+        Err(refused("it can be NULL").hint(format!(
+            "ALTER TABLE {} ALTER COLUMN {} SET NOT NULL; lets the queue use it.",
+            queue::display_name(self.relation.oid()),
+            catalog::quote(&column.name)
+        )))
+    }
+
     fn to_add(&self, field: Field) -> ColumnType {
         let oid = match field {
             Field::Status | Field::Tube | Field::Reason => types::TEXT,
@@ -122,7 +179,7 @@ impl Columns<'_> {
 
     /// Returns the column that the options name for a field.
     fn chosen<'o>(&self, options: &'o Options, field: Field) -> Option<&'o str> {
-        options.fields.get(&field).map(String::as_str)
+        options.fields.columns.get(&field).map(String::as_str)
     }
 
     /// Returns the column already in use for a field, or named by the options, or made by an earlier upgrade. Any other

@@ -73,6 +73,8 @@ impl UpgradePlan {
         columns.refuse_other_states()?;
         let key = columns.key()?;
         let (fields, added) = columns.fields()?;
+        let order = columns.order(&fields)?;
+        let ordered_by = queue::order_columns(order.clone(), &key);
         refuse_shared_columns(&fields)?;
         refuse_key_columns(&fields, &key)?;
         refuse_never_empty(relation, &fields)?;
@@ -89,7 +91,7 @@ impl UpgradePlan {
         let by_number = same_table && note.is_none();
         let ours = ours.filter_map(|made| queue::column_of(relation, made, by_number));
         made.columns = ours.map(|column| queue::written(&column)).collect();
-        let sql = queue::table_names(relation, &options, &fields, &key, &key)?;
+        let sql = queue::table_names(relation, &options, &fields, &key, &ordered_by)?;
         let was = |known: &Definition| names_before(relation, known, same_table, &key);
         let before = previous.as_ref().map(was).transpose()?;
         let adds_status = added.contains(&Field::Status);
@@ -139,7 +141,7 @@ impl UpgradePlan {
         defaults::set_fields(relation, &sql, &fields, &mut ddl, &mut made);
         let known_id = previous.as_ref().and_then(|known| known.options.features.id.as_ref());
         identity::give(&options, known_id, relation, &sql, &key, &mut ddl, &mut made)?;
-        add_indexes(relation, &sql, &fields, &key, note.is_some(), &mut ddl, &mut made);
+        add_indexes(relation, &sql, &fields, &ordered_by, note.is_some(), &mut ddl, &mut made);
         let has_missed = add_triggers(relation, &sql, before.as_ref(), &mut ddl)?;
         refuse_hidden_rows(relation, &sql, &ddl)?;
         let needs_table_alone = ddl.iter().any(|statement| {
@@ -149,14 +151,16 @@ impl UpgradePlan {
         let adds = added.iter().filter_map(|field| fields.get(field));
         let adds = adds.map(|column| column.name.clone()).collect();
         for (field, column) in &fields {
-            if let Some(name) = options.fields.get_mut(field) {
+            if let Some(name) = options.fields.columns.get_mut(field) {
                 name.clone_from(&column.name);
             }
         }
+        let names = || order.iter().map(|column| column.name.clone()).collect();
+        options.fields.order = (!order.is_empty()).then(names);
         let definition = Definition {
             options,
             key: key.iter().map(queue::written).collect(),
-            order: vec![],
+            order: order.iter().map(queue::written).collect(),
             fields: fields.iter().map(|(field, c)| (*field, queue::written(c))).collect(),
             made,
             unending: false,
@@ -195,6 +199,7 @@ impl UpgradePlan {
         };
         let mut definition = self.definition.clone();
         definition.key = definition.key.iter().map(settle).collect::<Result<_>>()?;
+        definition.order = definition.order.iter().map(settle).collect::<Result<_>>()?;
         for column in definition.fields.values_mut() {
             *column = settle(column)?;
         }
@@ -216,7 +221,10 @@ fn names_before(
     let fields = known.fields.iter().filter_map(|(field, column)| {
         Some((*field, queue::column_of(relation, column, same_table)?))
     });
-    queue::table_names(relation, &known.options, &fields.collect(), key, key)
+    let order = known.order.iter();
+    let order = order.filter_map(|column| queue::column_of(relation, column, same_table));
+    let ordered_by = queue::order_columns(order.collect(), key);
+    queue::table_names(relation, &known.options, &fields.collect(), key, &ordered_by)
 }
 
 /// Formats a definition as shown by `upgrade`.
@@ -226,11 +234,15 @@ pub fn describe(queue: &str, definition: &Definition) -> Value {
         .iter()
         .map(|status| (status.letter().to_string(), options.label(*status).into()))
         .collect();
-    let fields: Map<String, Value> = definition
+    let mut fields: Map<String, Value> = definition
         .fields
         .iter()
         .map(|(field, column)| (field.name().to_string(), column.name.clone().into()))
         .collect();
+    if !definition.order.is_empty() {
+        let order = definition.order.iter().map(|column| column.name.clone());
+        fields.insert("order".into(), order.collect::<Vec<_>>().into());
+    }
     let mut described = json!({
         "queue": queue,
         "key": definition.key.iter().map(|column| column.name.clone()).collect::<Vec<_>>(),

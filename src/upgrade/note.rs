@@ -78,7 +78,10 @@ fn text(relation: &Relation, definition: &Definition, same_table: bool) -> Optio
     };
     let mut options = definition.options.clone();
     let names = definition.fields.iter().map(|(field, column)| (*field, name(column)));
-    options.fields.extend(names);
+    options.fields.columns.extend(names);
+    if !definition.order.is_empty() {
+        options.fields.order = Some(definition.order.iter().map(name).collect());
+    }
     let note = Note {
         options: serde_json::to_value(&options).ok()?,
         columns: definition.made.columns.iter().map(name).collect(),

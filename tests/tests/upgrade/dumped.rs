@@ -29,7 +29,7 @@ fn copy(from: &Database, to: &Database, arguments: &[&str]) -> String {
 }
 
 const OPTIONS: &str = r#"{
-    "fields": {"status": "state", "priority": "rank"},
+    "fields": {"status": "state", "priority": "rank", "order": ["at", "url"]},
     "states": {"R": "ready", "T": "taken", "W": "waiting", "B": "buried", "Z": "zombie", "D": "done"},
     "features": {"delayed": true, "buried": true, "ttr": "90 s", "ttl": "2 days", "priority": true, "tube": true,
                  "retry": {"limit": 3, "backoff": "1 s"}, "capacity": 50, "zombie": 5},
@@ -61,7 +61,8 @@ fn a_schema_without_data_keeps_its_queue() {
         let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
         let (mut old, mut new) = (from.client(), to.client());
         old.batch_execute(
-            "CREATE TABLE jobs (key uuid PRIMARY KEY DEFAULT gen_random_uuid(), url text)",
+            "CREATE TABLE jobs (key uuid PRIMARY KEY DEFAULT gen_random_uuid(), url text NOT NULL,
+                                at timestamptz NOT NULL DEFAULT clock_timestamp())",
         )
         .unwrap();
         let definition = upgraded(&mut old, OPTIONS);
@@ -86,7 +87,7 @@ fn a_schema_without_data_keeps_its_queue() {
         assert_eq!(report["problems"], json!([]));
         // Downgrade removes everything that upgrade made, and keeps the rest of the table.
         new.batch_execute("SELECT xqueue.downgrade('jobs', drop_columns => true)").unwrap();
-        assert_eq!(columns(&mut new), ["key", "url"]);
+        assert_eq!(columns(&mut new), ["at", "key", "url"]);
         assert_eq!(attached(&mut new), ["jobs_pkey"]);
     }
 }
