@@ -2,6 +2,7 @@
 
 mod ahead;
 mod ahead_many;
+mod by_column;
 mod crowd;
 mod front;
 mod marks;

@@ -13,6 +13,7 @@ mod job_tables;
 mod keys;
 mod lacking;
 mod names;
+mod order;
 mod owners;
 mod switches;
 mod switches_at_random;
