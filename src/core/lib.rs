@@ -22,6 +22,7 @@ pub mod marks;
 pub mod metrics;
 pub mod names;
 pub mod options;
+pub mod order;
 pub mod pause;
 pub mod position;
 pub mod retry;

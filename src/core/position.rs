@@ -1,4 +1,4 @@
-//! Position of a task in its queue: its key as a number in key order.
+//! Position of a task in its queue: a number in take order.
 
 /// A group of tasks with a mark of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,7 +59,7 @@ impl TaskKind {
     }
 }
 
-/// A position in key order. Equal positions say nothing about the order of their keys.
+/// A position in take order. Equal positions say nothing about the order of their tasks.
 pub type Position = u128;
 
 /// Before all tasks.
@@ -90,14 +90,14 @@ pub fn to_bytes(position: Position) -> [u8; 16] {
     position.to_be_bytes()
 }
 
-/// Returns a position in order of priority, then of key. `key` is the significant half of the key. `LAST` is reserved,
-/// so the greatest pair shares its predecessor's position.
-pub fn by_priority(priority: i64, key: u64) -> Position {
-    (of_integer(priority) << 64 | Position::from(key)).min(LAST - 1)
+/// Returns a position in order of an integer, then of half a position. `LAST` is reserved, so the greatest pair shares its
+/// predecessor's position.
+pub fn of_pair(first: i64, half: u64) -> Position {
+    (of_integer(first) << 64 | Position::from(half)).min(LAST - 1)
 }
 
-/// Returns the priority and the half key of a position made by `by_priority`.
-pub fn parts(position: Position) -> (i64, u64) {
+/// Returns the integer and the half of a position made by `of_pair`.
+pub fn to_pair(position: Position) -> (i64, u64) {
     (to_integer(position >> 64, (i64::MIN, i64::MAX)), position as u64)
 }
 
@@ -131,15 +131,15 @@ mod tests {
             .chain([(i64::MAX, u64::MAX - 1)])
             .collect();
         for pair in places.windows(2) {
-            let [first, second] = [pair[0], pair[1]].map(|(level, key)| by_priority(level, key));
+            let [first, second] = [pair[0], pair[1]].map(|(level, key)| of_pair(level, key));
             assert!(first < second, "{pair:?}");
         }
         for (priority, key) in places {
-            assert_eq!(parts(by_priority(priority, key)), (priority, key));
+            assert_eq!(to_pair(of_pair(priority, key)), (priority, key));
         }
-        assert_eq!(by_priority(i64::MIN, 0), FIRST);
-        assert_eq!(parts(LAST), (i64::MAX, u64::MAX));
-        assert!(by_priority(i64::MAX, u64::MAX) < LAST);
+        assert_eq!(of_pair(i64::MIN, 0), FIRST);
+        assert_eq!(to_pair(LAST), (i64::MAX, u64::MAX));
+        assert!(of_pair(i64::MAX, u64::MAX) < LAST);
     }
 
     #[test]

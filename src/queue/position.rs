@@ -43,7 +43,7 @@ impl Queue {
         }
         // Half of a uuid gives a position that is not after the task's.
         let half = if self.order? == Order::Uuid { (key >> 64) as u64 } else { key as u64 };
-        Some(position::by_priority(priority?, half))
+        Some(position::of_pair(priority?, half))
     }
 
     /// Returns the key, and the priority if marks go by priority, of a buried task at or before this position.
@@ -51,7 +51,7 @@ impl Queue {
         if !self.by_priority {
             return Some((None, self.key_at(position)?));
         }
-        let (priority, half) = position::parts(position);
+        let (priority, half) = position::to_pair(position);
         let key = Position::from(half);
         let key = if self.order? == Order::Uuid { key << 64 } else { key };
         Some((Some(priority), self.key_at(key)?))
