@@ -263,12 +263,12 @@ fn unnoted(queue: &Queue, found: &Findings) -> Option<String> {
 
 /// Formats the key at a position; with its priority if positions of the group include it.
 fn shown(queue: &Queue, group: Group, position: Position) -> Option<String> {
-    let (priority, key) = match group {
+    let (priority, start) = match group {
         Group::Buried => queue.buried_at(position)?,
-        Group::Ready { .. } => (None, queue.key_at(position)?),
+        Group::Ready { .. } => (None, queue.start_at(position)?),
     };
-    let key = key.shown();
-    Some(priority.map_or_else(|| key.clone(), |priority| format!("({priority}, {key})")))
+    let start = start.shown();
+    Some(priority.map_or_else(|| start.clone(), |priority| format!("({priority}, {start})")))
 }
 
 /// Reports sub-queues with more than one task in flight, or with a first task that no take would find.

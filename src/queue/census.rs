@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::parts::slot::QueueGuard;
 use crate::parts::{clock, slot};
-use crate::queue::{self, Queue};
+use crate::queue::{self, Queue, Start};
 use crate::server::heap::{Bound, Is};
 use crate::server::memory::Scratch;
 use crate::server::relation::{self, LockMode, Relation, Snapshot};
@@ -190,8 +190,8 @@ fn starts<'m>(queue: &Queue, now: i64) -> Option<Vec<Vec<Bound<'m>>>> {
     let start = |(priority, from): (Option<i64>, Position)| {
         let priority = priority.and_then(|priority| queue.priority_value(priority));
         let of_priority = priority.map(|value| Bound { is: Is::Equal, value });
-        let from = Some(from).filter(|from| *from != FIRST).and_then(|from| queue.key_at(from));
-        let from = from.map(|value| Bound { is: Is::AtLeast, value });
+        let from = Some(from).filter(|from| *from != FIRST).and_then(|from| queue.start_at(from));
+        let from = from.into_iter().flat_map(Start::at_least);
         of_priority.into_iter().chain(from).collect()
     };
     Some(marks.into_iter().map(start).collect())

@@ -8,7 +8,8 @@ use crate::queue::direct::Directs;
 use crate::queue::fires::Fires;
 use crate::queue::fitness::Fitness;
 use crate::queue::labels::hashes;
-use crate::queue::order::{Order, order_columns};
+use crate::queue::lacking::lost_column;
+use crate::queue::order::{order_columns, order_of};
 use crate::queue::plans::Plans;
 use crate::queue::shown::Shows;
 use crate::queue::status::StatusColumn;
@@ -21,7 +22,7 @@ use crate::server::relation::{self, ColumnType, Relation};
 use crate::server::row::Row;
 use crate::server::row_type::RowType;
 use crate::server::value::Value;
-use crate::server::{catalog, operators, process, time, types, xact};
+use crate::server::{operators, process, time, types, xact};
 use crate::transaction;
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
@@ -32,6 +33,7 @@ use xqueue_core::change::StateAndTube;
 use xqueue_core::definition::{Column, Definition};
 use xqueue_core::features::Features;
 use xqueue_core::field::Field;
+use xqueue_core::order::{Order, Ties};
 use xqueue_core::slot_id::SlotId;
 use xqueue_core::statement::{self, Index};
 use xqueue_core::status::Status;
@@ -56,7 +58,7 @@ pub struct Queue {
     /// Order of the tasks if the queue has low-water marks. A queue has marks only if triggers report every ready task
     /// and all tasks are visible to all roles.
     pub order: Option<Order>,
-    /// Order of the keys, if a number stands for each key.
+    /// Order of the keys, if they have one column.
     pub(super) key_order: Option<Order>,
     /// Each priority has its own mark.
     pub by_priority: bool,
@@ -184,8 +186,8 @@ impl Queue {
         let has_unknown = by_priority.is_some_and(|is_known| has_subqueues || !is_known);
         let has_null = ordered_by.iter().any(|column| !column.is_not_null);
         let is_marked = is_tracked && !has_unknown && !has_null;
-        let order = Order::of(&ordered_by).filter(|_| is_marked);
-        let key_order = Order::of(&key);
+        let order = order_of(&ordered_by).filter(|order| is_marked && order.ties == Ties::None);
+        let key_order = order_of(&key).filter(|order| order.columns() == 1);
         // Marks are not lowered while the queue has no order that they support.
         if let Some(mut slot) = slot::lock(slot).filter(|_| order.is_none()) {
             slot.marks().forget();
@@ -381,16 +383,4 @@ impl Queue {
     pub fn is_key_column(&self, number: i16) -> bool {
         self.key.iter().any(|key| key.number == number)
     }
-}
-
-fn lost_column(table: Oid, column: &str) -> Error {
-    let name = crate::queue::display_name(table);
-    Error::new(
-        PgSqlErrorCode::ERRCODE_UNDEFINED_COLUMN,
-        format!("queue \"{name}\" has lost its column \"{column}\""),
-    )
-    .hint(format!(
-        "SELECT xqueue.upgrade({}); adds what is missing.",
-        catalog::quote_literal(&name)
-    ))
 }

@@ -1,9 +1,12 @@
-//! Finds objects made by `upgrade` that a queue's table has lost.
+//! Finds what a queue's table has lost: columns, and objects made by `upgrade`.
 
+use crate::error::Error;
 use crate::queue::Queue;
 use crate::server::catalog;
 use crate::server::index;
 use crate::server::relation::{LockMode, Relation};
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Oid;
 use xqueue_core::statement::Index;
 
 impl Queue {
@@ -56,4 +59,17 @@ impl Queue {
         let name = catalog::quote_literal(&self.name);
         format!("{what}. SELECT xqueue.upgrade({name}); makes them anew")
     }
+}
+
+/// Returns the error for a queue whose table lacks one of its columns.
+pub(super) fn lost_column(table: Oid, column: &str) -> Error {
+    let name = crate::queue::display_name(table);
+    Error::new(
+        PgSqlErrorCode::ERRCODE_UNDEFINED_COLUMN,
+        format!("queue \"{name}\" has lost its column \"{column}\""),
+    )
+    .hint(format!(
+        "SELECT xqueue.upgrade({}); adds what is missing.",
+        catalog::quote_literal(&name)
+    ))
 }

@@ -1,7 +1,10 @@
-//! The order in which tasks of equal priority are taken, and the orders that low-water marks support.
+//! The order in which tasks of equal priority are taken, and its positions.
 
 use crate::server::relation::ColumnType;
 use crate::server::types;
+use crate::server::value::Value;
+use pgrx::pg_sys::Oid;
+use xqueue_core::order::{Number, Order, Part};
 
 /// Returns the columns by which tasks of equal priority are taken: those of option `order`, then the rest of the key.
 pub fn order_columns(mut order: Vec<ColumnType>, key: &[ColumnType]) -> Vec<ColumnType> {
@@ -13,23 +16,34 @@ pub fn order_columns(mut order: Vec<ColumnType>, key: &[ColumnType]) -> Vec<Colu
     order
 }
 
-/// The types of columns that low-water marks support.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Integers and instants, with the least and greatest value.
-    Integer(i64, i64),
-    Uuid,
+/// Returns the order of the columns if tasks have positions by them.
+pub(super) fn order_of(columns: &[ColumnType]) -> Option<Order> {
+    let parts: Vec<Option<Part>> = columns.iter().map(|column| part(column.base)).collect();
+    Order::of(&parts)
 }
 
-impl Order {
-    pub(super) fn of(columns: &[ColumnType]) -> Option<Order> {
-        let [column] = columns else { return None };
-        match column.base {
-            types::INT2 => Some(Order::Integer(i16::MIN.into(), i16::MAX.into())),
-            types::INT4 => Some(Order::Integer(i32::MIN.into(), i32::MAX.into())),
-            types::INT8 | types::TIMESTAMPTZ => Some(Order::Integer(i64::MIN, i64::MAX)),
-            types::UUID => Some(Order::Uuid),
-            _ => None,
-        }
+fn part(base: Oid) -> Option<Part> {
+    match base {
+        types::INT2 => Some(Part::Integer(i16::MIN.into(), i16::MAX.into())),
+        types::INT4 => Some(Part::Integer(i32::MIN.into(), i32::MAX.into())),
+        types::INT8 | types::TIMESTAMPTZ => Some(Part::Integer(i64::MIN, i64::MAX)),
+        types::UUID => Some(Part::Uuid),
+        _ => None,
+    }
+}
+
+/// Returns a value of a column that has a part in positions.
+pub(super) fn number(value: Value) -> Number {
+    match value.is_of(types::UUID) {
+        true => Number::Uuid(value.to_uuid()),
+        false => Number::Integer(value.to_integer_or_instant()),
+    }
+}
+
+/// Returns the value of a column of this type for a number.
+pub(super) fn value<'to>(number: Number, base: Oid) -> Option<Value<'to>> {
+    match number {
+        Number::Uuid(uuid) => Some(Value::uuid(uuid)),
+        Number::Integer(number) => Value::integer_or_instant(number, base),
     }
 }

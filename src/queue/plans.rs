@@ -1,5 +1,6 @@
 //! The kept plans of a queue's statements, and the arguments of their parameters.
 
+use crate::queue::position::Start;
 use crate::server::spi::Plan;
 use crate::server::value::Value;
 use std::cell::RefCell;
@@ -95,6 +96,18 @@ impl<'m> Arguments<'m> {
         for (index, value) in key.iter().enumerate() {
             self.set(Parameter::Key(index), *value);
         }
+    }
+
+    /// Sets where a scan begins.
+    pub fn set_mark(&mut self, start: Option<Start<'m>>) {
+        self.set_or_null(Parameter::Mark(0), start.map(|start| start.first));
+        self.set_or_null(Parameter::Mark(1), start.and_then(|start| start.second));
+    }
+
+    /// Returns where a scan begins; None without a mark.
+    pub fn mark(&self) -> Option<Start<'m>> {
+        let second = self.get(Parameter::Mark(1));
+        self.get(Parameter::Mark(0)).map(|first| Start { first, second })
     }
 
     pub fn get(&self, parameter: Parameter) -> Option<Value<'m>> {

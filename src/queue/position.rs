@@ -1,7 +1,9 @@
 //! Positions of tasks in a queue, for low-water marks.
 
 use crate::queue::handle::Queue;
-use crate::queue::order::Order;
+use crate::queue::key_text;
+use crate::queue::order::{number, value};
+use crate::server::heap::{Bound, Is};
 use crate::server::row::Row;
 use crate::server::value::Value;
 use pgrx::pg_sys::Oid;
@@ -9,20 +11,48 @@ use xqueue_core::change::StateAndTube;
 use xqueue_core::field::Field;
 use xqueue_core::position::{self, Group, Position};
 
+/// Values of the columns that have a part in positions, where a scan begins.
+#[derive(Clone, Copy)]
+pub struct Start<'m> {
+    pub first: Value<'m>,
+    pub second: Option<Value<'m>>,
+}
+
+impl<'m> Start<'m> {
+    /// Returns the bounds of an index scan that begins here.
+    pub fn at_least(self) -> impl Iterator<Item = Bound<'m>> {
+        let is = if self.second.is_some() { Is::RowAtLeast } else { Is::AtLeast };
+        let second = self.second.map(|value| Bound { is: Is::RowEnds, value });
+        [Bound { is, value: self.first }].into_iter().chain(second)
+    }
+
+    /// Returns the bounds of a scan of the tasks that have these values.
+    pub fn equal(self) -> impl Iterator<Item = Bound<'m>> {
+        let values = [Some(self.first), self.second].into_iter().flatten();
+        values.map(|value| Bound { is: Is::Equal, value })
+    }
+
+    /// Formats the values for users.
+    pub fn shown(self) -> String {
+        key_text(&[Some(self.first), self.second].into_iter().flatten().collect::<Vec<_>>())
+    }
+}
+
 impl Queue {
-    /// Returns the position at a value of the order's column; None if the queue has no marks.
-    pub fn position(&self, value: Value) -> Option<Position> {
-        Some(number(self.order?, value))
+    /// Returns the position at values of the columns that have a part in positions; None if the queue has no marks.
+    pub fn position<'v>(&self, value: impl Fn(usize) -> Option<Value<'v>>) -> Option<Position> {
+        self.order?.position(|column| value(column).map(number))
     }
 
     /// Returns the position of a row; None if the queue has no marks.
     pub fn position_of(&self, row: &impl Row) -> Option<Position> {
-        self.order.and_then(|_| self.position(row.value(self.ordered_by.first()?.number)?))
+        self.position(|column| row.value(self.ordered_by.get(column)?.number))
     }
 
     /// Returns a key of one column as a number; None if no number stands for the key alone.
     pub fn key_number(&self, key: Value) -> Option<u128> {
-        Some(number(self.key_order?, key)).filter(|number| *number < position::of_bytes([0xff; 16]))
+        let order = self.key_order?;
+        order.position(|_| Some(number(key))).filter(|number| order.names(*number))
     }
 
     /// Returns the key of a row as a number, see [`Self::key_number`].
@@ -36,25 +66,38 @@ impl Queue {
         self.position_by_priority(self.position_of(row)?, priority)
     }
 
-    /// Returns the position of a buried task whose column of the order is at `key`.
-    pub fn position_by_priority(&self, key: Position, priority: Option<i64>) -> Option<Position> {
+    /// Returns the position of a buried task that would be at `position` without priorities.
+    pub fn position_by_priority(
+        &self,
+        position: Position,
+        priority: Option<i64>,
+    ) -> Option<Position> {
         if !self.by_priority {
-            return Some(key);
+            return Some(position);
         }
-        // Half of a uuid gives a position that is not after the task's.
-        let half = if self.order? == Order::Uuid { (key >> 64) as u64 } else { key as u64 };
-        Some(position::of_pair(priority?, half))
+        // With half of a position, the result is not behind the task.
+        Some(position::of_pair(priority?, self.order?.half(position)))
     }
 
-    /// Returns the key, and the priority if marks go by priority, of a buried task at or before this position.
-    pub fn buried_at<'to>(&self, position: Position) -> Option<(Option<i64>, Value<'to>)> {
+    /// Returns where a scan of buried tasks begins that misses none at this position or behind it. With a priority if
+    /// marks go by priority.
+    pub fn buried_at<'to>(&self, position: Position) -> Option<(Option<i64>, Start<'to>)> {
         if !self.by_priority {
-            return Some((None, self.key_at(position)?));
+            return Some((None, self.start_at(position)?));
         }
         let (priority, half) = position::to_pair(position);
-        let key = Position::from(half);
-        let key = if self.order? == Order::Uuid { key << 64 } else { key };
-        Some((Some(priority), self.key_at(key)?))
+        Some((Some(priority), self.start_at(self.order?.first_of_half(half))?))
+    }
+
+    /// Returns where a scan begins that misses no task at this position or behind it.
+    pub fn start_at<'to>(&self, position: Position) -> Option<Start<'to>> {
+        let (first, second) = self.order?.start(position);
+        let column = |at: usize| self.ordered_by.get(at).map_or(Oid::INVALID, |column| column.base);
+        let second = match second {
+            Some(second) => Some(value(second, column(1))?),
+            None => None,
+        };
+        Some(Start { first: value(first, column(0))?, second })
     }
 
     /// Returns the group of a ready task for marks.
@@ -79,27 +122,5 @@ impl Queue {
         let column =
             self.columns().iter().find(|column| self.by_priority && column.number == number);
         column.map(|column| column.base)
-    }
-
-    /// Returns the key at a position.
-    pub fn key_at<'to>(&self, position: Position) -> Option<Value<'to>> {
-        match self.order? {
-            Order::Uuid => Some(Value::uuid(position::to_bytes(position))),
-            Order::Integer(least, greatest) => {
-                let key = position::to_integer(position, (least, greatest));
-                Value::integer_or_instant(key, self.key_base())
-            }
-        }
-    }
-
-    fn key_base(&self) -> Oid {
-        self.ordered_by.first().map_or(Oid::INVALID, |column| column.base)
-    }
-}
-
-fn number(order: Order, value: Value) -> u128 {
-    match order {
-        Order::Uuid => position::of_bytes(value.to_uuid()),
-        Order::Integer(..) => position::of_integer(value.to_integer_or_instant()),
     }
 }

@@ -104,7 +104,7 @@ impl Queue {
             Parameter::Key(index) => types::compared_type(self.key[index].oid),
             Parameter::Keys => types::array_type(self.key[0].base),
             Parameter::Level | Parameter::Priority => types::INT8,
-            Parameter::Mark => self.ordered_by[0].oid,
+            Parameter::Mark(index) => self.ordered_by[index].oid,
             Parameter::Now | Parameter::Since => types::TIMESTAMPTZ,
             Parameter::Limit | Parameter::Skip => types::INT4,
             Parameter::Attempt => types::INT4,

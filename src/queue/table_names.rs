@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::queue::fitness::Fitness;
+use crate::queue::order::order_of;
 use crate::queue::times::time_column;
 use crate::server::relation::{ColumnType, Relation};
 use crate::server::{catalog, types};
@@ -45,6 +46,7 @@ pub fn table_names(
         name: catalog::quote(&relation.name()),
         key: key.collect::<Result<_>>()?,
         order: order.iter().map(quoted).collect(),
+        marked: order_of(order).map_or(0, |order| order.columns()),
         fields: fields.iter().map(|(field, column)| (*field, quoted(column))).collect(),
         times: [Field::Runat, Field::Expires]
             .into_iter()

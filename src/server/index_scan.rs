@@ -2,7 +2,9 @@
 //! which only superusers create. The expressions and the predicate of an index are not evaluated; the caller checks
 //! each row itself.
 
-use crate::server::heap::{Bound, Is, access, column_type, null_key};
+use crate::server::heap::{
+    Bound, Is, ORDER_FUNCTION, access, column_type, flags, join_row, null_key,
+};
 use crate::server::relation::{LockMode, Relation, Snapshot};
 use crate::server::row::Tuple;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
@@ -26,6 +28,7 @@ impl Relation {
             let numbered = bounds.iter().enumerate();
             let mut keys: Vec<_> =
                 numbered.map(|(column, bound)| key(self, index, column, bound)).collect();
+            let _members = join_row(&mut keys);
             let (first, count) = (keys.as_mut_ptr(), keys.len() as i32);
             let slot = pg_sys::table_slot_create(self.pointer(), null_mut());
             let scan = pg_guard_ffi_boundary(|| {
@@ -64,26 +67,29 @@ unsafe fn key(
 ) -> pg_sys::ScanKeyData {
     let strategy = match bound.is {
         Is::Equal => pg_sys::BTEqualStrategyNumber,
-        Is::AtLeast => pg_sys::BTGreaterEqualStrategyNumber,
+        Is::AtLeast | Is::RowAtLeast | Is::RowEnds => pg_sys::BTGreaterEqualStrategyNumber,
         Is::After => pg_sys::BTGreaterStrategyNumber,
         Is::Null => return null_key(column + 1),
     };
     let mut key = pg_sys::ScanKeyData::default();
-    // SAFETY: by the contract of this function; a btree operator family has these operators for its types, and the
-    // value has the column's type.
+    // SAFETY: by the contract of this function; a btree operator family has these operators and this function for its
+    // types, and the value has the column's type.
     unsafe {
         let value = bound.value.require(column_type(index, column + 1, table.description()));
         let family = *(*index).rd_opfamily.add(column);
         let oid = *(*index).rd_opcintype.add(column);
-        let operator = pg_sys::get_opfamily_member(family, oid, oid, strategy as i16);
+        let function = match flags(bound.is) {
+            0 => pg_sys::get_opcode(pg_sys::get_opfamily_member(family, oid, oid, strategy as i16)),
+            _ => pg_sys::get_opfamily_proc(family, oid, oid, ORDER_FUNCTION as i16),
+        };
         pg_sys::ScanKeyEntryInitialize(
             &mut key,
-            0,
+            flags(bound.is),
             column as i16 + 1,
             strategy as u16,
             Oid::INVALID,
             *(*index).rd_indcollation.add(column),
-            pg_sys::get_opcode(operator),
+            function,
             value,
         );
     }

@@ -14,7 +14,7 @@ pub mod upkeep;
 use crate::error::Result;
 use crate::parts::leases::session;
 use crate::parts::shortcuts::{self, Shortcut};
-use crate::queue::{Arguments, Direct, Queue};
+use crate::queue::{Arguments, Direct, Queue, Start};
 use crate::server::heap::{Bound, FoundRow, Is, ScanStep};
 use crate::server::spi::Rows;
 use crate::server::trigger::Event;
@@ -69,7 +69,7 @@ pub fn take(
         return Ok(Some(Taken { rows: Rows::of(vec![]), needs_statement: false }));
     }
     let Some(way) = way(queue, group) else { return Ok(None) };
-    let mark = arguments.get(Parameter::Mark).map(|value| Bound { is: Is::AtLeast, value });
+    let mark = arguments.mark().into_iter().flat_map(Start::at_least);
     let Some(bounds) = bounds(queue, group, arguments, mark) else { return Ok(None) };
     let Some(assignments) = assignments_of_take(queue, arguments) else { return Ok(None) };
     let ahead = (count <= FEW).then(|| ahead::begin(queue, group, count)).flatten();

@@ -53,7 +53,7 @@ fn has_own(queue: &Queue) -> bool {
 /// `tasks`: the number of tasks wanted. Raises the mark first if it is due.
 pub fn start(queue: &Queue, group: Group, arguments: &mut Arguments, tasks: u32) -> bool {
     let from = from(queue, group, arguments, tasks).filter(|from| *from != FIRST);
-    arguments.set_or_null(Parameter::Mark, None);
+    arguments.set_mark(None);
     from.is_some_and(|from| begin_at(queue, group, from, arguments).is_some())
 }
 
@@ -83,11 +83,11 @@ fn from(queue: &Queue, group: Group, arguments: &Arguments, tasks: u32) -> Optio
 /// Sets in the arguments where the search for a group's tasks begins.
 fn begin_at(queue: &Queue, group: Group, from: Position, arguments: &mut Arguments) -> Option<()> {
     if group == Group::Buried {
-        let (priority, key) = queue.buried_at(from)?;
+        let (priority, start) = queue.buried_at(from)?;
         arguments.set_or_null(Parameter::Level, priority.map(Value::int8));
-        arguments.set(Parameter::Mark, key);
+        arguments.set_mark(Some(start));
     } else {
-        arguments.set(Parameter::Mark, queue.key_at(from)?);
+        arguments.set_mark(Some(queue.start_at(from)?));
     }
     Some(())
 }
@@ -133,12 +133,15 @@ pub fn first(
     let within = within(group, &mut arguments);
     spi::connect(|spi| {
         let rows = queue.run(spi, &Statement::First(within), &arguments);
-        let Some(key) = rows.value(0, 1) else { return Some(LAST) };
-        let key = queue.position(key)?;
-        let priority = rows.value(0, 2).map(|priority| priority.to_integer());
+        if rows.is_empty() {
+            return Some(LAST);
+        }
+        let value = |column: usize| rows.value(0, column as i32 + 1);
+        let position = queue.position(value)?;
+        let priority = value(queue.sql.marked).map(|priority| priority.to_integer());
         match group {
-            Group::Buried => queue.position_by_priority(key, priority),
-            Group::Ready { .. } => Some(key),
+            Group::Buried => queue.position_by_priority(position, priority),
+            Group::Ready { .. } => Some(position),
         }
     })
 }

@@ -58,7 +58,7 @@ impl Table {
             .text(format!("SELECT {columns} FROM ONLY {} AS task WHERE {key}", self.qualified()))
     }
 
-    /// Selects the columns of the order, and the priority, of the first task at or behind the mark, locked or not.
+    /// Selects the columns that marks name, and the priority, of the first task at or behind the mark, locked or not.
     pub fn first(&self, within: Within) -> Text {
         let mut parameters = Parameters::default();
         let mut condition = self.is_within(within, &mut parameters);
@@ -69,7 +69,7 @@ impl Table {
         };
         parameters.text(format!(
             "SELECT {}, {priority} FROM ONLY {} AS task WHERE {condition} ORDER BY {} LIMIT 1",
-            self.order_list("task."),
+            self.marked_list("task."),
             self.qualified(),
             self.order_within(within)
         ))
@@ -96,10 +96,7 @@ impl Table {
         let priority = self.field(Field::Priority);
         let mut condition = self.is(Status::Ready);
         if marked {
-            let (level, mark) = (parameters.add(Parameter::Level), parameters.add(Parameter::Mark));
-            let order = self.order_list("task.");
-            condition +=
-                &format!(" AND ROW(task.{priority}, {order}) {AT_LEAST} ROW({level}, {mark})");
+            condition += &format!(" AND {}", self.is_at_or_behind("task.", true, &mut parameters));
         }
         parameters.text(format!(
             "SELECT task.{priority}::pg_catalog.int8 FROM ONLY {} AS task WHERE {condition} \

@@ -41,6 +41,8 @@ pub struct Table {
     pub key: Vec<KeyColumn>,
     /// The columns by which tasks of equal priority are taken: those of option `order`, then the rest of the key.
     pub order: Vec<String>,
+    /// Number of columns of `order` that marks name.
+    pub marked: usize,
     /// The columns of the fields in use.
     pub fields: BTreeMap<Field, String>,
     /// The columns of `runat` and `expires`.
@@ -82,8 +84,8 @@ pub enum Parameter {
     Keys,
     /// The current time.
     Now,
-    /// Key at which the scan begins.
-    Mark,
+    /// Value of the column of `order` at this index at which the scan begins.
+    Mark(usize),
     /// A priority.
     Level,
     /// Lower bound of due instants.
@@ -209,17 +211,31 @@ impl Table {
         join(self.key.iter().map(|column| format!("{prefix}{}", column.name)), ", ")
     }
 
-    /// Returns the columns by which tasks of equal priority are taken.
-    fn order_list(&self, prefix: &str) -> String {
-        join(self.order.iter().map(|column| format!("{prefix}{column}")), ", ")
+    /// Returns the columns of the order that marks name.
+    fn marked_list(&self, prefix: &str) -> String {
+        let columns = self.order.iter().take(self.marked);
+        join(columns.map(|column| format!("{prefix}{column}")), ", ")
+    }
+
+    /// Returns the condition that a task is not before the mark; with `level`, not before that priority and mark.
+    fn is_at_or_behind(&self, prefix: &str, level: bool, parameters: &mut Parameters) -> String {
+        let mut columns = self.marked_list(prefix);
+        let level = level.then(|| parameters.add(Parameter::Level));
+        let marks = (0..self.marked).map(|index| parameters.add(Parameter::Mark(index)));
+        let values: Vec<String> = level.clone().into_iter().chain(marks).collect();
+        if level.is_some() {
+            columns = format!("{prefix}{}, {columns}", self.field(Field::Priority));
+        }
+        match values.as_slice() {
+            [value] => format!("{columns} {AT_LEAST} {value}"),
+            values => format!("ROW({columns}) {AT_LEAST} ROW({})", values.join(", ")),
+        }
     }
 
     /// Returns the columns of the take order.
     fn take_order(&self, prefix: &str) -> String {
-        match self.fields.get(&Field::Priority) {
-            Some(priority) => format!("{prefix}{priority}, {}", self.order_list(prefix)),
-            None => self.order_list(prefix),
-        }
+        let columns = self.fields.get(&Field::Priority).into_iter().chain(&self.order);
+        join(columns.map(|column| format!("{prefix}{column}")), ", ")
     }
 
     /// Returns whether tasks are taken in the order of their keys.

@@ -14,7 +14,7 @@ CREATE INDEX taken_idx ON app."Jobs" (owner)
 INSERT INTO app."Jobs" AS task (status, progress) VALUES ('R', $1)
     RETURNING task.*::app."Jobs";
 
--- Take { within: Ready { tube: false, level: false }, ttr: false, marked: true, many: false } [Session, Mark, Limit, Skip]
+-- Take { within: Ready { tube: false, level: false }, ttr: false, marked: true, many: false } [Session, Mark(0), Limit, Skip]
 UPDATE ONLY app."Jobs" AS task
     SET status = 'T', owner = $1
     WHERE task.a OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT task.a
@@ -74,7 +74,7 @@ SELECT task.*::app."Jobs"
     FROM ONLY app."Jobs" AS task
     WHERE task.a OPERATOR(pg_catalog.=) $1;
 
--- First ready task [Mark]
+-- First ready task [Mark(0)]
 SELECT task.a, NULL::pg_catalog.int8
     FROM ONLY app."Jobs" AS task
     WHERE task.status OPERATOR(pg_catalog.=) 'R'
@@ -254,7 +254,7 @@ CREATE INDEX in_flight_idx ON app."Jobs" (xqueue_internal.subqueue(tube))
 INSERT INTO app."Jobs" AS task (status, tube, progress) VALUES ('R', $1, $2)
     RETURNING task.*::app."Jobs";
 
--- TakeInSubqueue { ttr: false, marked: true, limited: false } [Session, Subqueue, Mark]
+-- TakeInSubqueue { ttr: false, marked: true, limited: false } [Session, Subqueue, Mark(0)]
 UPDATE ONLY app."Jobs" AS task
     SET status = 'T', owner = $1
     WHERE task.a OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT task.a
@@ -318,7 +318,7 @@ SELECT task.*::app."Jobs"
     FROM ONLY app."Jobs" AS task
     WHERE task.a OPERATOR(pg_catalog.=) $1;
 
--- First ready task [Mark]
+-- First ready task [Mark(0)]
 SELECT task.a, NULL::pg_catalog.int8
     FROM ONLY app."Jobs" AS task
     WHERE task.status OPERATOR(pg_catalog.=) 'R'
@@ -346,14 +346,15 @@ CREATE INDEX taken_idx ON app."Jobs" (owner)
 INSERT INTO app."Jobs" AS task (status, tube, progress) VALUES ('R', $1, $2)
     RETURNING task.*::app."Jobs";
 
--- Take { within: Ready { tube: true, level: false }, ttr: false, marked: false, many: false } [Session, Tube, Limit, Skip]
+-- Take { within: Ready { tube: true, level: false }, ttr: false, marked: true, many: false } [Session, Tube, Mark(0), Mark(1), Limit, Skip]
 UPDATE ONLY app."Jobs" AS task
     SET status = 'T', owner = $1
     WHERE task.a OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT task.a
     FROM ONLY app."Jobs" AS task
     WHERE task.status OPERATOR(pg_catalog.=) 'R'
     AND task.tube OPERATOR(pg_catalog.=) ANY (ARRAY[$2])
-    ORDER BY task.tube, task.created, task.a LIMIT $3 OFFSET $4
+    AND ROW(task.created, task.a) OPERATOR(pg_catalog.>=) ROW($3, $4)
+    ORDER BY task.tube, task.created, task.a LIMIT $5 OFFSET $6
     FOR NO KEY UPDATE SKIP LOCKED))
     RETURNING task.*::app."Jobs";
 
@@ -405,6 +406,13 @@ DELETE FROM ONLY app."Jobs" AS task
 SELECT task.*::app."Jobs"
     FROM ONLY app."Jobs" AS task
     WHERE task.a OPERATOR(pg_catalog.=) $1;
+
+-- First ready task [Mark(0), Mark(1)]
+SELECT task.created, task.a, NULL::pg_catalog.int8
+    FROM ONLY app."Jobs" AS task
+    WHERE task.status OPERATOR(pg_catalog.=) 'R'
+    AND ROW(task.created, task.a) OPERATOR(pg_catalog.>=) ROW($1, $2)
+    ORDER BY task.created, task.a LIMIT 1;
 
 -- Next instant for the worker []
 SELECT NULL, NULL;

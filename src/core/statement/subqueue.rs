@@ -46,7 +46,7 @@ impl Table {
         parameters: &mut Parameters,
     ) -> String {
         let subqueue = parameters.add(Parameter::Subqueue);
-        let mark = marked.then(|| parameters.add(Parameter::Mark));
+        let mark = marked.then(|| self.is_at_or_behind("head.", false, parameters));
         let mut is_next = self.is(Status::Ready);
         if limited {
             let (level, limit) = (self.level("task."), parameters.add(Parameter::Level));
@@ -129,7 +129,7 @@ impl Table {
         )
     }
 
-    /// Selects from the first task of a sub-queue, at or behind the mark if there is one.
+    /// Selects from the first task of a sub-queue. `mark`: the condition that it is not before the mark.
     fn first_of(&self, what: &str, subqueue: &str, mark: Option<&str>) -> String {
         let mut condition = format!(
             "{} AND head.{}",
@@ -143,8 +143,7 @@ impl Table {
             );
         }
         if let Some(mark) = mark {
-            condition +=
-                &format!(" AND {} OPERATOR(pg_catalog.>=) {mark}", self.order_list("head."));
+            condition += &format!(" AND {mark}");
         }
         format!(
             "SELECT {what} FROM ONLY {} AS head WHERE {condition} ORDER BY {}, {} LIMIT 1",
@@ -229,7 +228,7 @@ mod tests {
     fn a_mark_is_where_the_look_begins() {
         let mut parameters = Parameters::default();
         let mut table = table(r#"{"utube": true}"#);
-        table.order.truncate(1);
+        (table.order, table.marked) = (vec!["a".into()], 1);
         let pick = table.picking_in_subqueue(true, false, &mut parameters);
         assert!(pick.contains("head.a OPERATOR(pg_catalog.>=) $2"), "{pick}");
     }

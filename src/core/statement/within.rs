@@ -2,7 +2,7 @@
 //! [`super::index`], from a mark on.
 
 use crate::field::Field;
-use crate::statement::{AT_LEAST, EQUALS, Parameter, Parameters, Table};
+use crate::statement::{EQUALS, Parameter, Parameters, Table};
 use crate::status::Status;
 
 /// A group of tasks.
@@ -39,15 +39,8 @@ impl Table {
         within: Within,
         parameters: &mut Parameters,
     ) -> String {
-        let order = self.order_list("task.");
-        match self.fields.get(&Field::Priority).filter(|_| within == Within::Buried) {
-            Some(priority) => {
-                let level = parameters.add(Parameter::Level);
-                let mark = parameters.add(Parameter::Mark);
-                format!(" AND ROW(task.{priority}, {order}) {AT_LEAST} ROW({level}, {mark})")
-            }
-            None => format!(" AND {order} {AT_LEAST} {}", parameters.add(Parameter::Mark)),
-        }
+        let by_level = within == Within::Buried && self.has(Field::Priority);
+        format!(" AND {}", self.is_at_or_behind("task.", by_level, parameters))
     }
 
     /// Returns the order in which the tasks are taken, or dug out.
@@ -99,13 +92,13 @@ mod tests {
         assert_eq!(table("{}").order_within(Within::Buried), "task.a, task.b");
         let mut table = table(r#"{"priority": true}"#);
         assert_eq!(table.order_within(Within::Buried), "task.priority, task.a, task.b");
-        table.order.truncate(1);
+        (table.order, table.marked) = (vec!["a".into()], 1);
         let mut parameters = Parameters::default();
         let condition = table.is_at_or_behind_mark(Within::Buried, &mut parameters);
         assert_eq!(
             condition,
             " AND ROW(task.priority, task.a) OPERATOR(pg_catalog.>=) ROW($1, $2)"
         );
-        assert_eq!(parameters.0, [Parameter::Level, Parameter::Mark]);
+        assert_eq!(parameters.0, [Parameter::Level, Parameter::Mark(0)]);
     }
 }

@@ -5,7 +5,7 @@ pub(super) mod access;
 mod open;
 
 pub use open::{Bound, FoundRow, Holder, Is, Open, ScanStep};
-pub(super) use open::{column_type, null_key};
+pub(super) use open::{ORDER_FUNCTION, column_type, flags, join_row, null_key};
 
 use crate::server::memory::{Memory, Scratch};
 use crate::server::relation::{LockMode, Relation};

@@ -1,11 +1,14 @@
 //! Changes rows of a table that is open for changes.
 
 mod found;
+mod key;
 mod refused;
 
 pub use found::{FoundRow, Holder};
+pub use key::{Bound, Is};
+pub(in crate::server) use key::{ORDER_FUNCTION, column_type, flags, join_row, null_key};
 
-use crate::server::heap::{Comparisons, Default, Heap, access};
+use crate::server::heap::{Default, Heap, access};
 use crate::server::relation::{LockMode, Relation};
 use crate::server::row::Row;
 use crate::server::value::Value;
@@ -50,25 +53,6 @@ impl Drop for Open<'_> {
             })
         }
     }
-}
-
-/// A bound for a column of an index.
-pub struct Bound<'m> {
-    pub is: Is,
-    pub value: Value<'m>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Is {
-    Equal,
-    AtLeast,
-    After,
-    Null,
-}
-
-impl Bound<'_> {
-    /// Matches NULL.
-    pub const NULL: Bound<'static> = Bound { is: Is::Null, value: Value::NONE };
 }
 
 /// Whether a scan continues.
@@ -135,8 +119,9 @@ impl Open<'_> {
         // (sub)transaction ends it.
         unsafe {
             let keys =
-                keys.map(|((number, bound), column)| key(table, index, number, bound, column));
+                keys.map(|((number, bound), column)| key::key(table, index, number, bound, column));
             let mut keys: Vec<_> = keys.collect();
+            let _members = join_row(&mut keys);
             let relation = self.relation.pointer();
             let (first, count) = (keys.as_mut_ptr(), keys.len() as i32);
             let (slot, scan) = pg_guard_ffi_boundary(|| {
@@ -298,71 +283,6 @@ impl Open<'_> {
             (*row).tts_tableOid = self.heap.table;
         }
         row
-    }
-}
-
-/// # Safety
-/// The index of the table is open and has a column of this number (from 1).
-unsafe fn key(
-    table: pg_sys::TupleDesc,
-    index: pg_sys::Relation,
-    number: usize,
-    bound: &Bound,
-    column: &Comparisons,
-) -> pg_sys::ScanKeyData {
-    let (strategy, function) = match bound.is {
-        Is::Equal => (pg_sys::BTEqualStrategyNumber, &column.equal),
-        Is::AtLeast => (pg_sys::BTGreaterEqualStrategyNumber, &column.at_least),
-        Is::After => (pg_sys::BTGreaterStrategyNumber, &column.after),
-        Is::Null => return null_key(number),
-    };
-    let mut key = pg_sys::ScanKeyData::default();
-    // SAFETY: by the contract of this function; the value has the column's type, and the function's description is
-    // copied.
-    unsafe {
-        let value = bound.value.require(column_type(index, number, table));
-        pg_sys::ScanKeyEntryInitializeWithInfo(
-            &mut key,
-            0,
-            number as i16,
-            strategy as u16,
-            Oid::INVALID,
-            *(*index).rd_indcollation.add(number - 1),
-            std::ptr::from_ref(function).cast_mut(),
-            value,
-        );
-    }
-    key
-}
-
-/// Returns the scan key that tests a column of an index for NULL.
-pub(in crate::server) fn null_key(number: usize) -> pg_sys::ScanKeyData {
-    let mut key = pg_sys::ScanKeyData::default();
-    let flags = pg_sys::SK_ISNULL | pg_sys::SK_SEARCHNULL;
-    let (none, number) = (Oid::INVALID, number as i16);
-    // SAFETY: fills in the key; without a function there is no lookup.
-    unsafe {
-        let value = Datum::from(0);
-        pg_sys::ScanKeyEntryInitialize(&mut key, flags as i32, number, 0, none, none, none, value);
-    }
-    key
-}
-
-/// Returns the type of the values that a column of an index is computed from. The index can store another type.
-///
-/// # Safety
-/// The index of the table is open and has a column of this number (from 1).
-pub(in crate::server) unsafe fn column_type(
-    index: pg_sys::Relation,
-    number: usize,
-    table: pg_sys::TupleDesc,
-) -> Oid {
-    // SAFETY: by the contract of this function; there is a number for each column, 0 for an expression.
-    unsafe {
-        match *(*(*index).rd_index).indkey.values.as_ptr().add(number - 1) {
-            0 => foreign::column_type((*index).rd_att, number as i16),
-            column => foreign::column_type(table, column),
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::parts::marks::claim::Claim;
 use crate::parts::shortcuts::{self, Shortcut};
 use crate::parts::slot;
-use crate::queue::{Arguments, Queue};
+use crate::queue::{Arguments, Queue, Start};
 use crate::server::heap::{Bound, FoundRow, Holder, Is, Open, ScanStep};
 use crate::server::{injection, operators, time, xact};
 use crate::write::assign::applies;
@@ -168,9 +168,8 @@ impl Taking<'_, '_, '_, '_, '_> {
         if let Some(seen) = seen {
             return seen;
         }
-        let key = queue.key_at(candidate.position());
-        let key = key.map(|value| Bound { is: Is::Equal, value });
-        let Some(bounds) = bounds(queue, search.group, search.arguments, key) else {
+        let Some(start) = queue.start_at(candidate.position()) else { return Attempt::Impossible };
+        let Some(bounds) = bounds(queue, search.group, search.arguments, start.equal()) else {
             return Attempt::Impossible;
         };
         let mut seen = Attempt::Unfit;
@@ -213,9 +212,10 @@ impl Taking<'_, '_, '_, '_, '_> {
         let (queue, search) = (self.attempts.queue, self.search);
         let from = if refill.from == FIRST { refill.mark } else { refill.from };
         let from = (from != FIRST)
-            .then(|| queue.key_at(from))
+            .then(|| queue.start_at(from))
             .flatten()
-            .map(|value| Bound { is: Is::AtLeast, value });
+            .into_iter()
+            .flat_map(Start::at_least);
         let Some(bounds) = bounds(queue, search.group, search.arguments, from) else {
             return true;
         };
@@ -257,15 +257,15 @@ fn is_being_changed(found: &FoundRow) -> bool {
     matches!(found.holder(), Holder::Changes(id) if xact::is_in_progress(id))
 }
 
-/// Returns the bounds of a group's tasks in the index, with an additional bound for their keys.
+/// Returns the bounds of a group's tasks in the index, with additional bounds for their positions.
 pub fn bounds<'m>(
     queue: &Queue,
     group: Group,
     arguments: &Arguments<'m>,
-    key: Option<Bound<'m>>,
+    position: impl Iterator<Item = Bound<'m>>,
 ) -> Option<Vec<Bound<'m>>> {
     let Group::Ready { tube, priority } = group else { return None };
-    let mut bounds = Vec::with_capacity(3);
+    let mut bounds = Vec::with_capacity(4);
     let equal = |value| Bound { is: Is::Equal, value };
     if tube.is_some() {
         bounds.push(equal(arguments.get(Parameter::Tube)?));
@@ -273,6 +273,6 @@ pub fn bounds<'m>(
     if let Some(priority) = priority {
         bounds.push(equal(queue.priority_value(priority)?));
     }
-    bounds.extend(key);
+    bounds.extend(position);
     Some(bounds)
 }

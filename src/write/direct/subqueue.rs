@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::parts::shortcuts::{self, Shortcut};
-use crate::queue::{Arguments, Queue};
+use crate::queue::{Arguments, Queue, Start};
 use crate::server::heap::{Bound, Is, ScanStep};
 use crate::server::spi::Rows;
 use crate::server::trigger::Event;
@@ -14,7 +14,6 @@ use crate::write::direct::{assignments_of_take, is_passing, note_move};
 use crate::write::passed::Passed;
 use xqueue_core::change::CallKind;
 use xqueue_core::level::{self, Level};
-use xqueue_core::statement::Parameter;
 use xqueue_core::statement::rule::Applies;
 use xqueue_core::status::Status;
 
@@ -51,7 +50,7 @@ pub fn take(
     let is_passing = is_passing(queue, &direct, passed);
     let locks_first = !passed.only_looks_at_rows();
     let of_subqueue = Bound { is: Is::Equal, value: Value::int8(subqueue as i64) };
-    let mark = arguments.get(Parameter::Mark).map(|value| Bound { is: Is::AtLeast, value });
+    let mark = arguments.mark().into_iter().flat_map(Start::at_least);
     let bounds: Vec<_> = [of_subqueue].into_iter().chain(mark).collect();
     let mut first = Some(First::Missing);
     let mut row = None;

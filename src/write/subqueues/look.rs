@@ -58,9 +58,9 @@ impl Take<'_> {
         let is_alone = before.claimed || subqueues::is_busy(slot, subqueue);
         let mark =
             if is_alone { subqueues::begin_look(slot, subqueue).min(before.least) } else { FIRST };
-        let mark = self.queue.key_at(mark).filter(|_| mark != FIRST);
+        let mark = self.queue.start_at(mark).filter(|_| mark != FIRST);
         self.arguments.set(Parameter::Subqueue, Value::int8(subqueue as i64));
-        self.arguments.set_or_null(Parameter::Mark, mark);
+        self.arguments.set_mark(mark);
         // Tasks that are gone only for this transaction return with a rollback, and a fixed snapshot does not show
         // tasks that others have put since.
         let sees_all = is_alone

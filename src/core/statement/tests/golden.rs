@@ -34,6 +34,7 @@ fn statements_are_those_of_the_file() {
             table.key.truncate(*keys);
             let key = table.key.iter().map(|column| column.name.clone());
             table.order = order.iter().map(|name| name.to_string()).chain(key).collect();
+            table.marked = if table.key.len() == 1 { table.order.len() } else { 0 };
             table.columns.insert(7, "progress".to_string());
             let shown = statements(&table).into_iter().map(|(what, text)| show(&what, text));
             all + &format!("\n-- {name}: {features}\n") + &shown.collect::<String>()
@@ -66,8 +67,8 @@ fn statements(table: &Table) -> Vec<(String, Text)> {
     let verbs = verbs.into_iter().filter(|verb| *verb != Verb::Touch || has_time);
     let steps = verbs.map(|verb| (format!("{verb:?}"), table.step(&Step::new(verb))));
     let first = Within::Ready { tube: false, level: false };
-    // Marks need an order of one column.
-    let first = (table.order.len() == 1).then(|| ("First ready task", table.first(first)));
+    // Marks name up to two columns.
+    let first = (table.marked > 0).then(|| ("First ready task", table.first(first)));
     let due = ("Next instant for the worker", table.next_due());
     let looks = [("Peek", table.peek())].into_iter().chain(first).chain([due]);
     let put = [(String::from("Put"), table.put(&put(table)))];
@@ -78,7 +79,7 @@ fn statements(table: &Table) -> Vec<(String, Text)> {
 /// Takes and the worker's changes: one statement, or two for keys of several columns.
 fn changes(table: &Table) -> Vec<(String, Text)> {
     let within = Within::Ready { tube: table.features.tube == Some(true), level: false };
-    let marked = table.order.len() == 1;
+    let marked = table.marked > 0;
     let take = match table.features.utube {
         Some(_) => Change::TakeInSubqueue { ttr: false, marked, limited: false },
         None => Change::Take { within, ttr: false, marked, many: false },

@@ -16,6 +16,7 @@ pub fn table(features: &str) -> Table {
         name: "\"Jobs\"".into(),
         key: vec![key("a"), key("b")],
         order: vec!["a".into(), "b".into()],
+        marked: 0,
         fields: needed.map(|field| (field, field.name().to_string())).collect(),
         times: BTreeMap::new(),
         columns: BTreeMap::from([(7, "progress".to_string())]),

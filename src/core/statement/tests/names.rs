@@ -66,17 +66,18 @@ impl Names {
         lists.chain(others).chain([&self.operators, &self.function, &self.index]).collect()
     }
 
-    pub fn table(&self, features: &Features, keys: usize, order: usize) -> Table {
+    pub fn table(&self, features: &Features, keys: usize, order_columns: usize) -> Table {
         let equals = format!("OPERATOR({}.=)", quote(&self.operators));
         let key = self.key.iter().take(keys);
         let key = key.map(|name| KeyColumn { name: quote(name), equals: equals.clone() });
         let fields = Field::ALL.into_iter().zip(&self.fields);
-        let order = self.order.iter().take(order).chain(&self.key[..keys]);
+        let order = self.order.iter().take(order_columns).chain(&self.key[..keys]);
         Table {
             schema: quote(&self.schema),
             name: quote(&self.table),
             key: key.collect(),
             order: order.map(|name| quote(name)).collect(),
+            marked: (keys + order_columns).min(2),
             fields: fields
                 .filter(|(field, _)| field.is_needed(features))
                 .map(|(field, name)| (field, quote(name)))
