@@ -3,6 +3,7 @@
 mod ahead;
 mod ahead_many;
 mod by_column;
+mod by_column_random;
 mod crowd;
 mod front;
 mod marks;

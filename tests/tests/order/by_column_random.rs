@@ -1,0 +1,160 @@
+//! Random calls on queues with an order, in three sessions that take turns: each take gets the first tasks in the order,
+//! whatever the marks and the candidates of other takes are.
+
+use rand::prelude::*;
+use rand::rngs::StdRng;
+use xqueue_tests::*;
+
+/// Columns, the order, and expressions of random values for its columns.
+struct Kind {
+    columns: &'static str,
+    order: &'static [&'static str],
+    values: &'static [&'static str],
+}
+
+const INSTANT: &str = "timestamptz 'epoch' + {n} * interval '1 s'";
+
+const KINDS: [Kind; 3] = [
+    Kind {
+        columns: "id bigserial PRIMARY KEY, at timestamptz NOT NULL",
+        order: &["at", "id"],
+        values: &[INSTANT],
+    },
+    Kind {
+        columns: "id bigserial UNIQUE, shop smallint, no int, PRIMARY KEY (shop, no, id)",
+        order: &["no", "shop", "id"],
+        values: &["{n}", "{n} % 3"],
+    },
+    Kind {
+        columns: "no int, id bigserial, PRIMARY KEY (no, id)",
+        order: &["no", "id"],
+        values: &["({n} - 10) * 99999999"],
+    },
+];
+
+const STEPS: usize = 600;
+
+struct Run<'q> {
+    q: &'q mut Queue,
+    kind: &'q Kind,
+    priorities: i32,
+    sessions: [Client; 3],
+    random: StdRng,
+}
+
+impl Run<'_> {
+    /// Returns assignments of random values to the columns of the order.
+    fn values(&mut self) -> Vec<(String, String)> {
+        let n = self.random.random_range(0..20).to_string();
+        let values = self.kind.values.iter().map(|value| value.replace("{n}", &n));
+        self.kind.order.iter().map(|name| name.to_string()).zip(values).collect()
+    }
+
+    fn session(&mut self) -> &mut Client {
+        let at = self.random.random_range(0..self.sessions.len());
+        &mut self.sessions[at]
+    }
+
+    #[track_caller]
+    fn run(&mut self, sql: &str) {
+        let sql = sql.replace("{q}", &self.q.name);
+        let session = self.session();
+        session.batch_execute(&sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    }
+
+    /// Returns the condition of a random task in a state.
+    fn one(&self, state: &str) -> String {
+        let q = &self.q.name;
+        format!("id = (SELECT id FROM {q} WHERE status = '{state}' ORDER BY random() LIMIT 1)")
+    }
+
+    fn first(&mut self, state: &str, limit: i32) -> Vec<i64> {
+        let order = self.kind.order.join(", ");
+        let sql = format!(
+            "SELECT to_jsonb(id) FROM {{q}} WHERE status = '{state}' ORDER BY priority, {order} LIMIT {limit}"
+        );
+        self.q.ask(&sql).iter().filter_map(Value::as_i64).collect()
+    }
+
+    fn put(&mut self, state: &str) {
+        let (names, values): (Vec<_>, Vec<_>) = self.values().into_iter().unzip();
+        let (names, values) = (names.join(", "), values.join(", "));
+        let priority = self.random.random_range(0..self.priorities);
+        let count = self.random.random_range(1..20);
+        self.run(&format!(
+            "INSERT INTO {{q}} (status, priority, {names}) SELECT '{state}', {priority}, {values} FROM generate_series(1, {count})"
+        ));
+    }
+
+    #[track_caller]
+    fn take(&mut self) {
+        let count = *[1, 1, 1, 2, 5].choose(&mut self.random).expect("a number");
+        let (expected, name) = (self.first("R", count), self.q.name.clone());
+        assert_eq!(ids(&take(self.session(), &name, "0", count)), expected);
+    }
+
+    #[track_caller]
+    fn step(&mut self) {
+        match self.random.random_range(0..30) {
+            0..3 => self.put("R"),
+            3 => self.put("B"),
+            4 => {
+                let set =
+                    self.values().into_iter().map(|(name, value)| format!("{name} = {value}"));
+                let set = set.collect::<Vec<_>>().join(", ");
+                let state = *["R", "R", "B", "T"].choose(&mut self.random).expect("a state");
+                let one = self.one(state);
+                self.run(&format!("UPDATE {{q}} SET {set} WHERE {one}"));
+            }
+            5 => {
+                let one = self.one("R");
+                self.run(&format!("DELETE FROM {{q}} WHERE {one}"));
+            }
+            6 => {
+                let one = self.one("R");
+                self.run(&format!(
+                    "BEGIN; SELECT xqueue.take('{{q}}'); DELETE FROM {{q}} WHERE {one}; ROLLBACK"
+                ));
+            }
+            7 => {
+                let one = self.one("T");
+                self.run(&format!(
+                    "SELECT xqueue.snatch('{{q}}', to_jsonb(t)) FROM {{q}} t WHERE {one}"
+                ));
+            }
+            8 => {
+                let (expected, name) = (self.first("B", 3), self.q.name.clone());
+                let dug = ask(self.session(), &name, "SELECT t FROM xqueue.plow('{q}', 3) t");
+                assert_eq!(ids(&dug), expected);
+            }
+            _ => self.take(),
+        }
+    }
+}
+
+#[test]
+fn each_take_gets_the_first_tasks() {
+    let seed = seed();
+    for (number, kind) in KINDS.iter().enumerate() {
+        for (direct, priorities) in [("on", 1), ("off", 1), ("on", 2), ("off", 3)] {
+            let columns = format!("{}, priority int NOT NULL DEFAULT 0", kind.columns);
+            let order = &kind.order[..kind.values.len()];
+            let options = match priorities > 1 {
+                true => json!({"fields": {"order": order, "priority": "priority"},
+                               "features": {"buried": true, "priority": true}}),
+                false => json!({"fields": {"order": order}, "features": {"buried": true}}),
+            };
+            let mut q = Queue::with("by_column_random", &columns, &options);
+            let sessions = [(); 3].map(|()| {
+                let mut session = q.client();
+                session.batch_execute(&format!("SET xqueue.direct_path = {direct}")).unwrap();
+                session
+            });
+            let random = StdRng::seed_from_u64(seed + number as u64);
+            let mut run = Run { q: &mut q, kind, priorities, sessions, random };
+            for _ in 0..STEPS {
+                run.step();
+            }
+        }
+    }
+}
