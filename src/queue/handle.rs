@@ -33,7 +33,7 @@ use xqueue_core::change::StateAndTube;
 use xqueue_core::definition::{Column, Definition};
 use xqueue_core::features::Features;
 use xqueue_core::field::Field;
-use xqueue_core::order::{Order, Ties};
+use xqueue_core::order::Order;
 use xqueue_core::slot_id::SlotId;
 use xqueue_core::statement::{self, Index};
 use xqueue_core::status::Status;
@@ -186,7 +186,7 @@ impl Queue {
         let has_unknown = by_priority.is_some_and(|is_known| has_subqueues || !is_known);
         let has_null = ordered_by.iter().any(|column| !column.is_not_null);
         let is_marked = is_tracked && !has_unknown && !has_null;
-        let order = order_of(&ordered_by).filter(|order| is_marked && order.ties == Ties::None);
+        let order = order_of(&ordered_by).filter(|_| is_marked);
         let key_order = order_of(&key).filter(|order| order.columns() == 1);
         // Marks are not lowered while the queue has no order that they support.
         if let Some(mut slot) = slot::lock(slot).filter(|_| order.is_none()) {

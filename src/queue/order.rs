@@ -26,7 +26,9 @@ fn part(base: Oid) -> Option<Part> {
     match base {
         types::INT2 => Some(Part::Integer(i16::MIN.into(), i16::MAX.into())),
         types::INT4 => Some(Part::Integer(i32::MIN.into(), i32::MAX.into())),
-        types::INT8 | types::TIMESTAMPTZ => Some(Part::Integer(i64::MIN, i64::MAX)),
+        types::INT8 | types::TIMESTAMPTZ | types::TIMESTAMP => {
+            Some(Part::Integer(i64::MIN, i64::MAX))
+        }
         types::UUID => Some(Part::Uuid),
         _ => None,
     }

@@ -26,10 +26,12 @@ impl<'m> Start<'m> {
         [Bound { is, value: self.first }].into_iter().chain(second)
     }
 
-    /// Returns the bounds of a scan of the tasks that have these values.
-    pub fn equal(self) -> impl Iterator<Item = Bound<'m>> {
-        let values = [Some(self.first), self.second].into_iter().flatten();
-        values.map(|value| Bound { is: Is::Equal, value })
+    /// Returns the bounds of a scan that begins with the tasks at this position. `names_task`: only one task is there.
+    pub fn at(self, names_task: bool) -> impl Iterator<Item = Bound<'m>> {
+        let last = if names_task { Is::Equal } else { Is::AtLeast };
+        let first = if self.second.is_some() { Is::Equal } else { last };
+        let second = self.second.map(|value| Bound { is: last, value });
+        [Bound { is: first, value: self.first }].into_iter().chain(second)
     }
 
     /// Formats the values for users.

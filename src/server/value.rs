@@ -81,9 +81,13 @@ impl<'m> Value<'m> {
         number(self.oid).or_else(|| number(self.base()))
     }
 
-    /// Reads a value of an integer type, or of type timestamptz in microseconds since 2000-01-01.
+    /// Reads a value of an integer type, or of type timestamptz or timestamp in microseconds since 2000-01-01.
     pub fn to_integer_or_instant(self) -> i64 {
-        self.try_integer().unwrap_or_else(|| self.to_instant())
+        match self.try_integer() {
+            Some(number) => number,
+            None if self.is_of(types::TIMESTAMP) => self.datum.value() as i64,
+            None => self.to_instant(),
+        }
     }
 
     /// Reads a value of type timestamptz, or of type timestamp in UTC, in microseconds since 2000-01-01.
@@ -251,13 +255,14 @@ impl Value<'_> {
         Some(Value::by_value(datum, oid))
     }
 
-    /// Returns an integer as a value of an integer type or of type timestamptz; None if it does not fit, or for other
-    /// types.
+    /// Returns an integer as a value of an integer type, or of type timestamptz or timestamp; None if it does not fit, or
+    /// for other types.
     pub fn integer_or_instant(number: i64, oid: Oid) -> Option<Self> {
-        if oid == types::TIMESTAMPTZ {
-            Some(Value::instant(number))
-        } else {
-            Value::integer(number, oid)
+        match oid {
+            types::TIMESTAMPTZ | types::TIMESTAMP => {
+                Some(Value::by_value(Datum::from(number), oid))
+            }
+            _ => Value::integer(number, oid),
         }
     }
 

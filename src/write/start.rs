@@ -6,6 +6,7 @@ use crate::server::value::Value;
 use crate::server::{injection, spi, time, xact};
 use crate::transaction;
 use xqueue_core::marks::priorities::{self, KnownPriorities};
+use xqueue_core::order::Ties;
 use xqueue_core::position::{FIRST, Group, LAST, Position, TaskKind};
 use xqueue_core::slot_id::SlotId;
 use xqueue_core::statement::{Parameter, Within};
@@ -101,7 +102,8 @@ fn may_raise(queue: &Queue, tasks: TaskKind) -> bool {
 }
 
 /// Returns whether a take can use candidates of a group that others have read ahead. The transaction's own tasks are
-/// not among them, and a group of several priorities has another order.
+/// not among them, a group of several priorities has another order, and many tasks that share a position would be read
+/// again and again.
 pub fn may_read_ahead(queue: &Queue, group: Group) -> bool {
     let is_ordered = match group {
         Group::Ready { tube, priority } => {
@@ -109,7 +111,8 @@ pub fn may_read_ahead(queue: &Queue, group: Group) -> bool {
         }
         Group::Buried => false,
     };
-    is_ordered && queue.order.is_some() && may_raise(queue, group.kind()) && !has_own(queue)
+    let has_order = queue.order.is_some_and(|order| order.ties < Ties::Many);
+    is_ordered && has_order && may_raise(queue, group.kind()) && !has_own(queue)
 }
 
 /// Returns the statement's condition for a group, and sets the arguments that it needs.

@@ -15,6 +15,7 @@ use std::time::Duration;
 use xqueue_core::change::StateAndTube;
 use xqueue_core::field::Field;
 use xqueue_core::marks::candidate::{Candidate, Handed, More, Read, Refill};
+use xqueue_core::order::Ties;
 use xqueue_core::position::{FIRST, Group};
 use xqueue_core::statement::Parameter;
 use xqueue_core::statement::rule::Applies;
@@ -168,12 +169,17 @@ impl Taking<'_, '_, '_, '_, '_> {
         if let Some(seen) = seen {
             return seen;
         }
-        let Some(start) = queue.start_at(candidate.position()) else { return Attempt::Impossible };
-        let Some(bounds) = bounds(queue, search.group, search.arguments, start.equal()) else {
+        let position = candidate.position();
+        let names_task = queue.order.is_some_and(|order| order.names(position));
+        let start = queue.start_at(position).into_iter().flat_map(|start| start.at(names_task));
+        let Some(bounds) = bounds(queue, search.group, search.arguments, start) else {
             return Attempt::Impossible;
         };
         let mut seen = Attempt::Unfit;
         self.open.scan(search.index, &bounds, |found| {
+            if queue.position_of(found) != Some(position) {
+                return ScanStep::Ends;
+            }
             seen = attempts.attempt(found);
             let goes_on = matches!(seen, Attempt::Unfit | Attempt::Held(Holder::Changes(_)));
             if goes_on { ScanStep::GoesOn } else { ScanStep::Ends }
@@ -210,7 +216,12 @@ impl Taking<'_, '_, '_, '_, '_> {
     fn read_ahead(&self, refill: &Refill) -> bool {
         injection::point(c"xqueue-ring-is-refilled");
         let (queue, search) = (self.attempts.queue, self.search);
-        let from = if refill.from == FIRST { refill.mark } else { refill.from };
+        let from = match refill.from {
+            FIRST => refill.mark,
+            // A task behind the last candidate can have its position.
+            from if queue.order.is_some_and(|order| order.ties != Ties::None) => from - 1,
+            from => from,
+        };
         let from = (from != FIRST)
             .then(|| queue.start_at(from))
             .flatten()

@@ -13,6 +13,11 @@ fn they_are_right_beside_commits_and_rollbacks() {
 }
 
 #[test]
+fn they_are_right_if_tasks_share_a_position() {
+    holds("marks, shared", Marks { shares_positions: true, prepares: 1, ..small() });
+}
+
+#[test]
 fn they_are_right_beside_raises_that_take_too_long() {
     holds("marks, slow raises", Marks { slow_raises: true, ..small() });
 }

@@ -14,7 +14,10 @@ struct Kind {
 
 const INSTANT: &str = "timestamptz 'epoch' + {n} * interval '1 s'";
 
-const KINDS: [Kind; 3] = [
+/// Half of the uuids is equal for many tasks.
+const UUID: &str = "uuid NOT NULL DEFAULT overlay(gen_random_uuid()::text placing '00000000-0000-000' from 1 for 17)::uuid";
+
+const KINDS: [Kind; 7] = [
     Kind {
         columns: "id bigserial PRIMARY KEY, at timestamptz NOT NULL",
         order: &["at", "id"],
@@ -29,6 +32,26 @@ const KINDS: [Kind; 3] = [
         columns: "no int, id bigserial, PRIMARY KEY (no, id)",
         order: &["no", "id"],
         values: &["({n} - 10) * 99999999"],
+    },
+    Kind {
+        columns: "id bigserial UNIQUE, at timestamptz NOT NULL, u uuid PRIMARY KEY DEFAULT gen_random_uuid()",
+        order: &["at", "u"],
+        values: &[INSTANT],
+    },
+    Kind {
+        columns: "id bigserial UNIQUE, at timestamptz NOT NULL, PRIMARY KEY (u), u {UUID}",
+        order: &["at", "u"],
+        values: &[INSTANT],
+    },
+    Kind {
+        columns: "id bigserial UNIQUE, at timestamptz NOT NULL, word text PRIMARY KEY DEFAULT md5(random()::text)",
+        order: &["at", "word"],
+        values: &[INSTANT],
+    },
+    Kind {
+        columns: "id bigserial UNIQUE, shop int NOT NULL, no smallint NOT NULL, u uuid DEFAULT gen_random_uuid(), PRIMARY KEY (u, id)",
+        order: &["shop", "no", "u", "id"],
+        values: &["{n}", "{n} % 3"],
     },
 ];
 
@@ -137,7 +160,8 @@ fn each_take_gets_the_first_tasks() {
     let seed = seed();
     for (number, kind) in KINDS.iter().enumerate() {
         for (direct, priorities) in [("on", 1), ("off", 1), ("on", 2), ("off", 3)] {
-            let columns = format!("{}, priority int NOT NULL DEFAULT 0", kind.columns);
+            let columns = kind.columns.replace("{UUID}", UUID);
+            let columns = format!("{columns}, priority int NOT NULL DEFAULT 0");
             let order = &kind.order[..kind.values.len()];
             let options = match priorities > 1 {
                 true => json!({"fields": {"order": order, "priority": "priority"},

@@ -26,14 +26,14 @@ mod rules;
 mod state;
 
 use rules::Limits;
-use state::{Change, Consumer, Prepared, Raise, Status, Transaction, Worker, lower, position};
+use state::{Change, Consumer, Prepared, Raise, Status, Transaction, Worker, lower};
 use stateright::{Model, Property};
 use xqueue_core::marks::mark::{LOST_AFTER, Mark, RAISE_AFTER};
 use xqueue_core::position::{FIRST, LAST, Position};
 
 pub use state::{Action, State};
 
-/// Tasks, by their position in the order of keys: 1, 2.
+/// Tasks, by their position in the order: 1, 2.
 const KEYS: usize = 2;
 const PROCESSES: usize = 2;
 
@@ -44,6 +44,8 @@ pub struct Marks {
     pub raises: u8,
     pub prepares: u8,
     pub crashes: u8,
+    /// All tasks have the same position.
+    pub shares_positions: bool,
     /// Raises can take so long that they are considered abandoned.
     pub slow_raises: bool,
     pub flaw: Option<Flaw>,
@@ -134,6 +136,7 @@ impl Model for Marks {
 
     fn init_states(&self) -> Vec<State> {
         vec![State {
+            shares_positions: self.shares_positions,
             rows: [Status::Absent; KEYS],
             mark: Mark::default(),
             is_prepared: false,
@@ -349,7 +352,7 @@ impl Model for Marks {
                 let is_there = |key: &usize| {
                     state.rows[*key] == Status::Ready
                         && !state.is_locked(*key)
-                        && position(*key) >= from
+                        && state.position(*key) >= from
                 };
                 let found = (0..KEYS).find(is_there);
                 if let Some(key) = found {
@@ -368,7 +371,7 @@ impl Model for Marks {
         vec![
             Property::always(INVARIANT, |_, state: &State| {
                 let stands_before = |key: &usize| {
-                    state.rows[*key] == Status::Ready && position(*key) < state.mark.at
+                    state.rows[*key] == Status::Ready && state.position(*key) < state.mark.at
                 };
                 !(0..KEYS).filter(stands_before).any(|key| !state.is_untold(key))
             }),
@@ -378,7 +381,10 @@ impl Model for Marks {
             }),
             Property::sometimes(
                 "a mark is raised behind a task that is done",
-                |_, state: &State| state.mark.at > position(0) && state.mark.at < LAST,
+                |_, state: &State| {
+                    let is_behind = state.mark.at > state.position(0) && state.mark.at < LAST;
+                    is_behind || state.shares_positions
+                },
             ),
             Property::sometimes("an empty queue has its mark behind all", |_, state: &State| {
                 state.mark.at == LAST && state.is_quiet()

@@ -77,6 +77,7 @@ pub(super) enum Consumer {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
+    pub(super) shares_positions: bool,
     pub(super) rows: [Status; KEYS],
     pub(super) mark: Mark,
     /// A prepared transaction might have changed the table.
@@ -122,11 +123,11 @@ pub enum Action {
     Crash,
 }
 
-pub(super) fn position(key: usize) -> Position {
-    key as Position + 1
-}
-
 impl State {
+    pub(super) fn position(&self, key: usize) -> Position {
+        if self.shares_positions { 1 } else { key as Position + 1 }
+    }
+
     pub(super) fn mark_prepared(&mut self) {
         self.mark = Mark::default();
         self.is_prepared = true;
@@ -174,7 +175,7 @@ impl State {
             Some(change) if change.key == *key => change.to == Status::Ready,
             _ => self.rows[*key] == Status::Ready,
         };
-        let keys = (0..KEYS).filter(sees).map(position);
+        let keys = (0..KEYS).filter(sees).map(|key| self.position(key));
         keys.filter(|position| *position >= from).min().unwrap_or(LAST)
     }
 
@@ -210,8 +211,9 @@ impl State {
 /// Lowers the mark to the task that a transaction has made ready.
 pub(super) fn lower(state: &mut State, change: Change) {
     if change.to == Status::Ready {
-        let by_rule = Limits::of(&state.mark).lowered(position(change.key));
-        state.mark.lower(position(change.key));
+        let position = state.position(change.key);
+        let by_rule = Limits::of(&state.mark).lowered(position);
+        state.mark.lower(position);
         assert_eq!(Limits::of(&state.mark), by_rule);
     }
 }
