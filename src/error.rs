@@ -120,6 +120,11 @@ impl Error {
         self.report(PgLogLevel::WARNING);
     }
 
+    /// Reports advice to the client as a NOTICE, and continues.
+    pub fn advise(self) {
+        self.report(PgLogLevel::NOTICE);
+    }
+
     fn report(self, level: PgLogLevel) {
         let mut report = ErrorReport::new(self.code, shortened(self.message), "xqueue");
         if let Some(detail) = self.detail {

@@ -55,6 +55,7 @@ fn upgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
         let plan = plan(target.table, &options, LockMode::AccessShare)?;
         let definition = describe(&queue::display_name(target.table), &plan.definition);
         let shown = json!({ "definition": definition, "ddl": plan.ddl });
+        plan.advice.into_iter().for_each(Error::advise);
         return Ok(Some(jsonb::from_value(&shown)));
     }
     upgrade(target.table, &options)
@@ -85,10 +86,18 @@ fn create_impl(call: &Call) -> Result<Option<Value<'_>>> {
         Some(Id::Time64 | Id::Required | Id::Off) => "pg_catalog.int8".into(),
     };
     let hint = || "Use xqueue.upgrade() to make a table that exists a queue.".to_string();
+    // An order of one column says where a task stands in time.
+    let order = match options.fields.order() {
+        [name] if !["id", "payload"].contains(&name.as_str()) => format!(
+            ", {} pg_catalog.timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()",
+            catalog::quote(name)
+        ),
+        _ => String::new(),
+    };
     context::hinted(hint, || {
         // The caller's search path determines the schema.
         run(&format!(
-            "CREATE {kind}TABLE {} (id {id} PRIMARY KEY, payload pg_catalog.jsonb)",
+            "CREATE {kind}TABLE {} (id {id} PRIMARY KEY, payload pg_catalog.jsonb{order})",
             quoted.join(".")
         ));
     });
@@ -259,6 +268,7 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
         delta.counters.recount |= plan.tubes_changed && counted.is_none();
         delta.counters.recount |= plan.has_missed;
     });
+    plan.advice.into_iter().for_each(Error::advise);
     Ok(Some(jsonb::from_value(&describe(&queue.name, &queue.definition))))
 }
 

@@ -68,15 +68,15 @@ pub fn is_of_id(id: &Id, relation: &Relation, sql: &Table, column: &ColumnType) 
     })
 }
 
-struct Shown {
-    default: String,
+pub(super) struct Shown {
+    pub(super) default: String,
     /// The type of a constant for the column, without a length.
     kind: String,
 }
 
 /// Returns a column's default with names that do not depend on the caller's search path; None if the caller's snapshot
 /// is older than the default.
-fn shown(relation: &Relation, column: &ColumnType) -> Option<Shown> {
+pub(super) fn shown(relation: &Relation, column: &ColumnType) -> Option<Shown> {
     let _path = Pinned::search_path();
     let number = column.number.into();
     spi::connect(|spi| {

@@ -1,5 +1,6 @@
 //! Plans an upgrade: the difference between a table and the queue that the options describe.
 
+mod advice;
 mod attachments;
 mod census;
 mod columns;
@@ -44,6 +45,8 @@ pub struct UpgradePlan {
     pub tubes_changed: bool,
     /// Some changes of tasks were not counted.
     pub has_missed: bool,
+    /// Advice for the maker of a new queue.
+    pub advice: Option<Error>,
     redefines: bool,
     /// Names of the added columns.
     adds: Vec<String>,
@@ -155,6 +158,7 @@ impl UpgradePlan {
                 name.clone_from(&column.name);
             }
         }
+        let advice = is_new.then(|| advice::about_order(relation, &options, &key)).flatten();
         let names = || order.iter().map(|column| column.name.clone()).collect();
         options.fields.order = (!order.is_empty()).then(names);
         let definition = Definition {
@@ -170,6 +174,7 @@ impl UpgradePlan {
         Ok(UpgradePlan {
             // A restored table's definition is rewritten, so that its column numbers are valid again.
             redefines: !same_table || previous.as_ref() != Some(&definition),
+            advice,
             is_new,
             has_missed,
             tubes_changed: tubes != definition.options.tubes_counted(),

@@ -1,4 +1,5 @@
--- What the extension and docs/stub.sql both can do, without what differs: uuids of sessions, texts of errors.
+-- What the extension and docs/stub.sql both can do, without what differs: uuids of sessions, texts of errors, advice.
+SET client_min_messages = warning;
 CREATE TABLE jobs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text);
 SELECT xqueue.upgrade('jobs', '{"features": {"delayed": true, "buried": true, "retry": {"limit": 2, "backoff": "10 s"}}}') IS NOT NULL;
 SELECT xqueue.put('jobs', '{"url": "/1"}');

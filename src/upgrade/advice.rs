@@ -1,0 +1,95 @@
+//! Advice about the order of tasks, for the maker of a queue whose keys do not grow with time.
+
+use crate::error::Error;
+use crate::queue;
+use crate::server::relation::{ColumnType, Relation};
+use crate::server::{catalog, types};
+use crate::upgrade::defaults::shown;
+use pgrx::PgSqlErrorCode;
+use serde_json::json;
+use xqueue_core::names::Id;
+use xqueue_core::options::Options;
+
+/// Parts of defaults that give random keys.
+const RANDOM: [&str; 4] = ["gen_random_uuid", "uuid_generate_v4", "md5(", "random("];
+
+/// Parts of defaults that give the time.
+const CLOCKS: [&str; 6] = [
+    "now()",
+    "clock_timestamp()",
+    "statement_timestamp()",
+    "transaction_timestamp()",
+    "CURRENT_TIMESTAMP",
+    "LOCALTIMESTAMP",
+];
+
+/// Beginnings of the names of columns for the time of creation.
+const CREATED: [&str; 2] = ["created", "inserted"];
+
+/// Returns advice for a new queue whose tasks come in the order of keys that are random or text.
+pub fn about_order(relation: &Relation, options: &Options, key: &[ColumnType]) -> Option<Error> {
+    if !options.fields.order().is_empty() || !is_random_or_text(relation, options, key) {
+        return None;
+    }
+    let names: Vec<String> = key.iter().map(|column| catalog::quote(&column.name)).collect();
+    let table = queue::display_name(relation.oid());
+    let told = format!(
+        "tasks of queue \"{table}\" come in the order of their keys ({}), not of their age",
+        names.join(", ")
+    );
+    let mut fit = relation.columns();
+    fit.retain(|column| {
+        !key.iter().any(|key| key.number == column.number) && grows(relation, column)
+    });
+    fit.sort_by_key(|column| !column.is_not_null);
+    let order = |column: &str| {
+        let options = json!({"fields": {"order": column}}).to_string();
+        format!(
+            "SELECT xqueue.upgrade({}, {});",
+            catalog::quote_literal(&table),
+            catalog::quote_literal(&options)
+        )
+    };
+    let hint = match fit.first() {
+        Some(first) => {
+            let all: Vec<String> = fit.iter().map(|column| catalog::quote(&column.name)).collect();
+            format!("Columns that grow with time: {}. {}", all.join(", "), order(&first.name))
+        }
+        None => format!(
+            "ALTER TABLE {table} ADD COLUMN created_at timestamptz NOT NULL DEFAULT clock_timestamp(); {}",
+            order("created_at")
+        ),
+    };
+    Some(Error::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, told).hint(hint))
+}
+
+fn is_random_or_text(relation: &Relation, options: &Options, key: &[ColumnType]) -> bool {
+    let Some(first) = key.first() else { return false };
+    let default = match &options.features.id {
+        Some(Id::AutoIncrement | Id::Time64 | Id::Uuid) => return false,
+        Some(Id::Function(name)) => Some(format!("{name}()")),
+        Some(Id::Required | Id::Off) | None => default_of(relation, first),
+    };
+    let is_random = default.is_some_and(|default| has_any(&default, &RANDOM));
+    is_random || key.len() == 1 && types::TEXTS.contains(&first.base)
+}
+
+/// Returns whether the values of new rows grow with time. Programs set columns of some names without a default.
+fn grows(relation: &Relation, column: &ColumnType) -> bool {
+    let is_instant = [types::TIMESTAMPTZ, types::TIMESTAMP].contains(&column.base);
+    let is_named = CREATED.iter().any(|name| column.name.starts_with(name));
+    column.is_identity
+        || is_instant && is_named
+        || default_of(relation, column).is_some_and(|default| {
+            is_instant && has_any(&default, &CLOCKS) || default.starts_with("nextval(")
+        })
+}
+
+fn default_of(relation: &Relation, column: &ColumnType) -> Option<String> {
+    let has_default = column.has_default && column.number != 0;
+    has_default.then(|| shown(relation, column).map(|shown| shown.default)).flatten()
+}
+
+fn has_any(default: &str, parts: &[&str]) -> bool {
+    parts.iter().any(|part| default.contains(part))
+}
