@@ -124,6 +124,19 @@ pub unsafe fn row_id(slot: *mut pg_sys::TupleTableSlot) -> RowId {
     RowId::new(block, place.ip_posid)
 }
 
+/// Returns the command that the changes of an open table belong to. Commands that user code runs in the middle are later
+/// ones, and the server refuses to change a row that they have changed.
+///
+/// # Safety
+/// The snapshot of the open table is active. To be called within a guard.
+pub unsafe fn command() -> pg_sys::CommandId {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        raw::GetCurrentCommandId(true);
+        (*raw::GetActiveSnapshot()).curcid
+    }
+}
+
 /// Fetches into a slot the version of a row that the snapshot sees: the version at this location, or a later one on the
 /// same page. Tries the access of an index scan first, which prunes a page full of dead versions, but does not start at
 /// a version that no index points to.

@@ -136,16 +136,7 @@ impl FoundRow<'_> {
         waits: bool,
         see: &mut Option<See<E>>,
     ) -> Result<bool, E> {
-        let (open, relation) = (self.open, self.open.relation.pointer());
-        let mut values = self.values();
-        for (number, value) in changes {
-            let value = value.map(|value| open.datum_for(*number, value));
-            if let Some(place) = values.get_mut((*number as usize).wrapping_sub(1)) {
-                *place = value;
-            }
-        }
-        let (update, mut failure) = (open.heap.methods.update, pg_sys::TM_FailureData::default());
-        let (mut lock, mut indexes) = (0, access::UpdateIndexes::default());
+        let (open, values) = (self.open, self.values_with(changes));
         // SAFETY: see `insert`; the old row stays pinned while the new one refers to its values. Checks and index
         // predicates call only functions of the server, and fail before anything is written.
         unsafe {
@@ -166,28 +157,57 @@ impl FoundRow<'_> {
                     filled
                 }
             };
-            let change = || {
-                raw::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_UPDATE);
-                let result = update(
-                    relation,
-                    &mut (*self.slot).tts_tid,
-                    row,
-                    raw::GetCurrentCommandId(true),
-                    raw::GetActiveSnapshot(),
-                    null_mut(),
-                    waits,
-                    &mut failure,
-                    &mut lock,
-                    &mut indexes,
-                );
-                if result == pg_sys::TM_Result::TM_Ok {
-                    open.add_to_indexes(row, indexes, changes);
-                }
-                result
-            };
-            let change = || pg_guard_ffi_boundary(change);
-            let result = if may_be_refused { open.unless_refused(change)? } else { change() };
-            Ok(result == pg_sys::TM_Result::TM_Ok)
+            let change = || pg_guard_ffi_boundary(|| self.replace(row, changes, waits));
+            if may_be_refused { open.unless_refused(change) } else { Ok(change()) }
+        }
+    }
+
+    /// Returns the values of all columns with some changes.
+    fn values_with(&self, changes: &[(i16, Option<Value>)]) -> Vec<Option<Datum>> {
+        let mut values = self.values();
+        for (number, value) in changes {
+            let value = value.map(|value| self.open.datum_for(*number, value));
+            if let Some(place) = values.get_mut((*number as usize).wrapping_sub(1)) {
+                *place = value;
+            }
+        }
+        values
+    }
+
+    /// Replaces the row by the one in a slot, and returns whether it was written. If another transaction is changing the
+    /// row or has locked it, waits for that if `waits`, else returns false.
+    ///
+    /// # Safety
+    /// The slot holds a row of the table that satisfies its constraints. To be called within a guard.
+    unsafe fn replace(
+        &self,
+        row: *mut pg_sys::TupleTableSlot,
+        changes: &[(i16, Option<Value>)],
+        waits: bool,
+    ) -> bool {
+        let (open, relation) = (self.open, self.open.relation.pointer());
+        let (update, mut failure) = (open.heap.methods.update, pg_sys::TM_FailureData::default());
+        let (mut lock, mut indexes) = (0, access::UpdateIndexes::default());
+        // SAFETY: see `insert`.
+        unsafe {
+            raw::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_UPDATE);
+            let result = update(
+                relation,
+                &mut (*self.slot).tts_tid,
+                row,
+                access::command(),
+                raw::GetActiveSnapshot(),
+                null_mut(),
+                waits,
+                &mut failure,
+                &mut lock,
+                &mut indexes,
+            );
+            let is_written = result == pg_sys::TM_Result::TM_Ok;
+            if is_written {
+                open.add_to_indexes(row, indexes, changes);
+            }
+            is_written
         }
     }
 
@@ -210,7 +230,7 @@ impl FoundRow<'_> {
                     &mut place,
                     raw::GetActiveSnapshot(),
                     self.slot,
-                    raw::GetCurrentCommandId(true),
+                    access::command(),
                     mode,
                     pg_sys::LockWaitPolicy::LockWaitSkip,
                     0,
@@ -252,7 +272,7 @@ impl FoundRow<'_> {
             delete(
                 relation,
                 &mut (*self.slot).tts_tid,
-                raw::GetCurrentCommandId(true),
+                access::command(),
                 raw::GetActiveSnapshot(),
                 null_mut(),
                 true,
