@@ -17,12 +17,22 @@ use crate::server::trigger::{Event, ForeignKey};
 use crate::server::xact;
 use xqueue_core::statement::Table;
 
+/// Something of a user's that a change fires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fired {
+    Nothing,
+    /// Row triggers without transition tables.
+    RowTriggers,
+    /// Something that only a statement fires.
+    More,
+}
+
 /// The changes of a task that fire something of a user's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fires {
     insert: bool,
     /// An update that sets only columns of the queue's own.
-    update: bool,
+    update: Fired,
     delete: bool,
     /// Such an update of a row that the same transaction has inserted or changed.
     second_update: bool,
@@ -30,7 +40,7 @@ pub struct Fires {
 
 impl Fires {
     pub(super) const ALL: Fires =
-        Fires { insert: true, update: true, delete: true, second_update: true };
+        Fires { insert: true, update: Fired::More, delete: true, second_update: true };
 
     /// `is_own`: a column is the queue's own.
     pub(super) fn of(relation: &Relation, sql: &Table, is_own: impl Fn(i16) -> bool) -> Fires {
@@ -38,7 +48,8 @@ impl Fires {
             return Fires::ALL;
         }
         let is_any_own = |columns: &[i16]| columns.iter().any(|number| is_own(*number));
-        let mut fires = Fires { insert: false, update: false, delete: false, second_update: false };
+        let mut fires =
+            Fires { insert: false, update: Fired::Nothing, delete: false, second_update: false };
         for trigger in relation.triggers() {
             if trigger.is_disabled || triggers::is_right(&trigger, relation, sql) {
                 continue;
@@ -50,7 +61,11 @@ impl Fires {
             };
             fires.insert |= trigger.has(Event::Insert);
             fires.delete |= trigger.has(Event::Delete);
-            fires.update |= trigger.has(Event::Update) && fires_at_update();
+            if trigger.has(Event::Update) && fires_at_update() {
+                let is_simple = trigger.is_for_row() && !trigger.has_tables;
+                let fired = if is_simple { Fired::RowTriggers } else { Fired::More };
+                fires.update = fires.update.max(fired);
+            }
             fires.second_update |= trigger.foreign_key == Some(ForeignKey::From);
         }
         fires
@@ -59,7 +74,7 @@ impl Fires {
     pub fn at(self, event: Event) -> bool {
         match event {
             Event::Insert => self.insert,
-            Event::Update => self.update,
+            Event::Update => self.update != Fired::Nothing,
             Event::Delete => self.delete,
             Event::Truncate => true,
         }
@@ -76,6 +91,6 @@ impl Queue {
     /// them at a time, and it never updates a row that its transaction has inserted.
     pub fn fires_in_worker(&self) -> bool {
         let deletes = self.features().expires() || self.features().zombies();
-        self.fires.update || deletes && self.fires.delete
+        self.fires.at(Event::Update) || deletes && self.fires.at(Event::Delete)
     }
 }

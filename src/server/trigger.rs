@@ -47,6 +47,8 @@ pub struct Present {
     pub kind: i16,
     /// The server has created it for a constraint.
     pub is_internal: bool,
+    /// It refers to transition tables.
+    pub has_tables: bool,
     /// It has no arguments, column list or transition tables, and is no constraint trigger.
     pub is_plain: bool,
     /// The server's trigger for a foreign key.
@@ -65,6 +67,11 @@ impl Present {
     /// Returns whether it is a trigger for this event.
     pub fn has(&self, event: Event) -> bool {
         i32::from(self.kind) & event.bit() as i32 != 0
+    }
+
+    /// Returns whether it fires for each row.
+    pub fn is_for_row(&self) -> bool {
+        i32::from(self.kind) & pg_sys::TRIGGER_TYPE_ROW as i32 != 0
     }
 }
 
@@ -185,6 +192,7 @@ impl Relation {
                         && !has_tables
                         && columns.is_empty()
                         && trigger.tgnargs == 0,
+                    has_tables,
                     foreign_key,
                     columns,
                     is_disabled: u32::from(fires) == u32::from(pg_sys::TRIGGER_DISABLED),
