@@ -307,10 +307,10 @@ fn take_now(
         let within = start::within(group, &mut arguments);
         let change = Change::Take { within, ttr, marked, many };
         if let Some(taken) = direct::take(&queue, group, &arguments, left as usize, &mut passed)? {
-            if !taken.rows.is_empty() {
-                deliver(&taken.rows, &queue)?;
+            left -= taken.tasks.len() as i32;
+            if !taken.tasks.is_empty() {
+                deliver(&Rows::of(taken.tasks), &queue)?;
             }
-            left -= taken.rows.len() as i32;
             if left <= 0 {
                 break;
             }

@@ -1,7 +1,7 @@
 //! The description of a queue's table for the direct path.
 
 use crate::queue::wanted_index::WantedIndex;
-use crate::queue::{Queue, kept};
+use crate::queue::{Fired, Queue, kept, triggers};
 use crate::server::heap::{Heap, Open};
 use crate::server::relation::{ColumnType, LockMode, Relation};
 use crate::server::trigger::Event;
@@ -36,6 +36,8 @@ pub struct Direct {
     states: Vec<(Oid, Vec<Status>)>,
     /// True if no column has a domain type: a statement checks a domain even for a column without a value.
     pub inserts: bool,
+    /// The queue's own triggers; only read if an update fires others.
+    own_triggers: Vec<Oid>,
     /// The queue's description is stale.
     stale: Rc<Cell<bool>>,
 }
@@ -62,7 +64,17 @@ impl Directs {
 impl Queue {
     /// Returns the state of the direct path for changes of one kind; None if the statement path must be used.
     pub fn direct(&self, event: Event) -> Known {
-        if self.fires.at(event) || !settings::allows_direct_path() {
+        if self.fires.at(event) { None } else { self.any_direct() }
+    }
+
+    /// Returns the state of the direct path for updates that can fire row triggers; None if the statement path must be
+    /// used.
+    pub fn direct_and_firing(&self) -> Known {
+        if self.fires.at_update() == Fired::More { None } else { self.any_direct() }
+    }
+
+    fn any_direct(&self) -> Known {
+        if !settings::allows_direct_path() {
             return None;
         }
         let role = user::current();
@@ -158,6 +170,13 @@ impl Direct {
         self.heap.open(|index| written.iter().any(|status| self.may_hold(index, *status)))
     }
 
+    /// Opens the table in the same way. Updates that set these columns then fire the user's row triggers.
+    pub fn open_and_fire(&self, written: &[Status], columns: &[i16]) -> Option<Open<'_>> {
+        let mut open = self.open(written)?;
+        open.fire_triggers(&self.own_triggers, columns);
+        Some(open)
+    }
+
     fn of(queue: &Queue) -> Option<Direct> {
         if queue.has_row_security || Heap::is_watched() {
             return None;
@@ -190,6 +209,10 @@ impl Direct {
             states: states.collect(),
             inserts: heap.inserts() && !queue.columns().iter().any(is_domain),
             heap,
+            own_triggers: match queue.fires.at_update() {
+                Fired::RowTriggers => triggers::own_and_right(&relation, &queue.sql),
+                Fired::Nothing | Fired::More => vec![],
+            },
             stale: queue.stale.clone(),
         })
     }

@@ -1,5 +1,5 @@
 //! Which changes of a task fire something of a user's: a trigger, the check or action of a foreign key, a rule, or the
-//! hook. The direct path fires nothing, so it makes only the other changes.
+//! hook. The direct path makes the other changes, and fires the row triggers of a take.
 //!
 //! An update of the queue's own columns leaves the columns of a foreign key alone, on either side. The server then
 //! skips the triggers of that key, with two exceptions:
@@ -78,6 +78,11 @@ impl Fires {
             Event::Delete => self.delete,
             Event::Truncate => true,
         }
+    }
+
+    /// Returns what an update fires that sets only columns of the queue's own.
+    pub fn at_update(self) -> Fired {
+        self.update
     }
 }
 

@@ -42,6 +42,7 @@ use std::rc::Rc;
 use xqueue_core::definition::Column;
 
 pub use direct::Direct;
+pub use fires::Fired;
 pub use fitness::Fitness;
 pub use handle::{KeyType, Queue};
 pub use kept::{is_unchanged, stale, stale_type};

@@ -34,8 +34,7 @@ impl Tracking {
 }
 
 pub fn tracking(relation: &Relation, sql: &Table) -> Tracking {
-    let mut own = own(relation);
-    own.retain(|trigger| is_right(trigger, relation, sql));
+    let own = right(relation, sql);
     let has_all = |fires: fn(&Present) -> bool| {
         let tells = |name: &&str| own.iter().any(|known| known.name == *name && fires(known));
         TRACKING_TRIGGERS.iter().all(tells)
@@ -45,6 +44,18 @@ pub fn tracking(relation: &Relation, sql: &Table) -> Tracking {
         _ if has_all(|trigger| trigger.fires) => Tracking::Local,
         _ => Tracking::Nothing,
     }
+}
+
+/// Returns the queue's own triggers that match the statements of `sql`.
+fn right(relation: &Relation, sql: &Table) -> Vec<Present> {
+    let mut triggers = relation.triggers();
+    triggers.retain(|trigger| is_right(trigger, relation, sql));
+    triggers
+}
+
+/// Returns the identifiers of these triggers.
+pub fn own_and_right(relation: &Relation, sql: &Table) -> Vec<Oid> {
+    right(relation, sql).iter().map(|trigger| trigger.oid).collect()
 }
 
 /// Returns whether triggers or rules made by users act on changes of the table, even if their functions belong to the

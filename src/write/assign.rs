@@ -60,6 +60,12 @@ impl<'m> Assignments<'m> {
         &self.common
     }
 
+    /// Returns the numbers of the columns that the call sets.
+    pub fn columns(&self, queue: &Queue) -> Vec<i16> {
+        let own = self.own.iter().map(|assignment| queue.number_of(assignment.field));
+        self.common.iter().map(|(number, _)| *number).chain(own).collect()
+    }
+
     /// Returns the values that one task gets. Returns None if a value is out of range.
     pub fn values(&self, queue: &Queue, old: &impl Row) -> Option<Values<'m>> {
         let mut values = self.common.clone();

@@ -1,5 +1,5 @@
 //! Direct path: put, take, ack and the worker's changes through the table access method, for tables without row
-//! security and for changes that fire nothing of a user's.
+//! security and for changes that fire nothing of a user's. A take can fire row triggers.
 //!
 //! It follows the rules of [`xqueue_core::statement::rule`] and records changes as the triggers would record them. The
 //! statement path handles everything else, including an ack that meets another transaction at its task.
@@ -14,7 +14,7 @@ pub mod upkeep;
 use crate::error::Result;
 use crate::parts::leases::session;
 use crate::parts::shortcuts::{self, Shortcut};
-use crate::queue::{Arguments, Direct, Queue, Start};
+use crate::queue::{Arguments, Direct, Fired, Queue, Start};
 use crate::server::heap::{Bound, FoundRow, Is, ScanStep};
 use crate::server::spi::Rows;
 use crate::server::trigger::Event;
@@ -28,6 +28,7 @@ use crate::write::passed::Passed;
 use crate::write::seen::Seen;
 use crate::write::{counting, row};
 use pgrx::pg_sys::Oid;
+use std::collections::HashSet;
 use std::rc::Rc;
 use xqueue_core::change::{CallKind, StateAndTube};
 use xqueue_core::field::Field;
@@ -40,8 +41,8 @@ use xqueue_core::status::Status;
 const FEW: usize = 200;
 
 /// The result of a take.
-pub struct Taken {
-    pub rows: Rows<'static>,
+pub struct TakenTasks {
+    pub tasks: Vec<Value<'static>>,
     /// There can be more tasks, which only a statement can find.
     pub needs_statement: bool,
 }
@@ -61,37 +62,58 @@ pub fn take(
     arguments: &Arguments,
     count: usize,
     passed: &mut Passed,
-) -> Result<Option<Taken>> {
+) -> Result<Option<TakenTasks>> {
     if xact::has_fixed_snapshot() || !privileges::may_update_all(queue.table) {
         return Ok(None);
     }
     if passed.is_exhausted() {
-        return Ok(Some(Taken { rows: Rows::of(vec![]), needs_statement: false }));
+        return Ok(Some(TakenTasks { tasks: vec![], needs_statement: false }));
     }
     let Some(way) = way(queue, group) else { return Ok(None) };
+    let fires = queue.take_fires() == Fired::RowTriggers;
+    if fires && way.direct.heap.is_in_use() {
+        return Ok(None);
+    }
     let mark = arguments.mark().into_iter().flat_map(Start::at_least);
     let Some(bounds) = bounds(queue, group, arguments, mark) else { return Ok(None) };
     let Some(assignments) = assignments_of_take(queue, arguments) else { return Ok(None) };
-    let ahead = (count <= FEW).then(|| ahead::begin(queue, group, count)).flatten();
-    let Some(mut open) = way.direct.open(&[Status::Taken]) else {
-        return Ok(None);
+    let take = |passed: &mut Passed| {
+        let ahead = (count <= FEW).then(|| ahead::begin(queue, group, count)).flatten();
+        let mut open = match fires {
+            true => way.direct.open_and_fire(&[Status::Taken], &assignments.columns(queue)),
+            false => way.direct.open(&[Status::Taken]),
+        }?;
+        let is_passing = !fires && is_passing(queue, &way.direct, passed);
+        let mut attempts = Attempts {
+            queue,
+            direct: &way.direct,
+            assignments,
+            passed,
+            count,
+            fires,
+            is_to_undo: false,
+            replaced: HashSet::new(),
+            rows: Vec::new(),
+        };
+        let is_to_search = ahead.is_none_or(|ahead| {
+            let search = Search { group, index: way.index, arguments, tasks: count };
+            ahead::take(search, &mut open, ahead, &mut attempts)
+        });
+        let needs_statement =
+            is_to_search && search::take(&open, way.index, &bounds, &mut attempts);
+        if is_passing {
+            transaction::note_only_taken();
+        }
+        let tasks = (!attempts.is_to_undo).then_some(attempts.rows)?;
+        open.fire_after();
+        drop(open);
+        Some(TakenTasks { tasks, needs_statement })
     };
-    let is_passing = is_passing(queue, &way.direct, passed);
-    let mut attempts =
-        Attempts { queue, direct: &way.direct, assignments, passed, count, rows: Vec::new() };
-    let is_to_search = ahead.is_none_or(|ahead| {
-        let search = Search { group, index: way.index, arguments, tasks: count };
-        ahead::take(search, &mut open, ahead, &mut attempts)
-    });
-    let needs_statement = is_to_search && search::take(&open, way.index, &bounds, &mut attempts);
-    if is_passing {
-        transaction::note_only_taken();
-    }
-    drop(open);
-    let rows = Rows::of(attempts.rows);
-    counting::note(queue, CallKind::Take, rows.len());
-    shortcuts::count(Shortcut::Take, rows.len());
-    Ok(Some(Taken { rows, needs_statement }))
+    let taken = if fires { passed.take_and_fire(take)? } else { take(passed) };
+    let Some(taken) = taken else { return Ok(None) };
+    counting::note(queue, CallKind::Take, taken.tasks.len());
+    shortcuts::count(Shortcut::Take, taken.tasks.len());
+    Ok(Some(taken))
 }
 
 /// Returns whether a crash is allowed to lose the writes of a take: a crash ends the session, so the tasks are given
@@ -107,7 +129,7 @@ fn is_passing(queue: &Queue, direct: &Direct, passed: &Passed) -> bool {
 
 fn way(queue: &Queue, group: Group) -> Option<Way> {
     let Group::Ready { tube, .. } = group else { return None };
-    let direct = queue.direct(Event::Update)?;
+    let direct = queue.direct_and_firing()?;
     let index = if tube.is_some() { direct.tube? } else { direct.ready? };
     Some(Way { direct, index })
 }

@@ -2,9 +2,10 @@
 //! triggers, but without the statement's startup cost.
 
 pub(super) mod access;
+mod firing;
 mod open;
 
-pub use open::{Bound, FoundRow, Holder, Is, Open, ScanStep};
+pub use open::{Bound, Fired, FoundRow, Holder, Is, Open, ScanStep};
 pub(super) use open::{ORDER_FUNCTION, column_type, flags, join_row, null_key};
 
 use crate::server::memory::{Memory, Scratch};
@@ -247,11 +248,16 @@ impl Heap {
         !Heap::is_watched() && !is_changed && !self.is_broken.get()
     }
 
+    /// Returns whether the table cannot be opened, because it is open or an error has left it open.
+    pub fn is_in_use(&self) -> bool {
+        self.is_open.get() || self.is_broken.get()
+    }
+
     /// Opens the table, and the indexes selected by `is_wanted`, for changes under a new snapshot. The caller holds a
     /// lock on the table. None while it is already open, for example during a default expression that puts into the
     /// same queue.
     pub fn open(&self, is_wanted: impl Fn(Oid) -> bool) -> Option<Open<'_>> {
-        if self.is_open.get() || self.is_broken.get() {
+        if self.is_in_use() {
             return None;
         }
         let relation = Relation::open(self.table, LockMode::None)?;
@@ -262,6 +268,7 @@ impl Heap {
             heap: self,
             relation,
             indexes,
+            firing: None,
             has_changed: Cell::new(false),
             blocks: Cell::new(0),
         };

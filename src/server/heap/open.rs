@@ -4,10 +4,11 @@ mod found;
 mod key;
 mod refused;
 
-pub use found::{FoundRow, Holder};
+pub use found::{Fired, FoundRow, Holder};
 pub use key::{Bound, Is};
 pub(in crate::server) use key::{ORDER_FUNCTION, column_type, flags, join_row, null_key};
 
+use crate::server::heap::firing::Firing;
 use crate::server::heap::{Default, Heap, access};
 use crate::server::relation::{LockMode, Relation};
 use crate::server::row::Row;
@@ -25,6 +26,8 @@ pub struct Open<'heap> {
     pub(super) relation: Relation,
     /// Null for an index that is not open.
     pub(super) indexes: Vec<Cell<pg_sys::Relation>>,
+    /// The row triggers that changes fire.
+    pub(super) firing: Option<Firing>,
     /// A row has been changed.
     pub(super) has_changed: Cell<bool>,
     /// A lower bound of the table's number of blocks.
@@ -45,6 +48,11 @@ impl Drop for Open<'_> {
             pg_guard_ffi_boundary(|| {
                 raw::clear(self.heap.row);
                 access::reset(self.heap.state);
+            });
+            if let Some(firing) = self.firing.take() {
+                firing.discard();
+            }
+            pg_guard_ffi_boundary(|| {
                 raw::PopActiveSnapshot();
                 raw::CommandCounterIncrement();
                 for index in self.indexes.iter().filter(|index| !index.get().is_null()) {
@@ -162,14 +170,20 @@ impl Open<'_> {
         unsafe { access::row_id(self.heap.row) }
     }
 
-    /// Makes changes visible that have been committed until now.
+    /// Makes changes visible that have been committed until now. If updates fire triggers, this transaction's changes
+    /// since the table was opened stay invisible, as in a statement; triggers have made some of them.
     pub fn renew_snapshot(&self) {
-        // SAFETY: the snapshot was pushed when the table was opened, and no scan is in progress.
+        // SAFETY: the snapshot was pushed when the table was opened, and no scan is in progress. The server has made a
+        // copy of it, which nothing else refers to.
         unsafe {
             pg_guard_ffi_boundary(|| {
+                let command = (*raw::GetActiveSnapshot()).curcid;
                 raw::PopActiveSnapshot();
                 raw::CommandCounterIncrement();
                 raw::PushActiveSnapshot(raw::GetTransactionSnapshot());
+                if self.firing.is_some() {
+                    (*raw::GetActiveSnapshot()).curcid = command;
+                }
             })
         }
     }
@@ -259,10 +273,21 @@ impl Open<'_> {
         unsafe {
             access::reset(self.heap.state);
             let row = self.store(values);
+            self.check(row);
+            row
+        }
+    }
+
+    /// Checks the constraints of a row.
+    ///
+    /// # Safety
+    /// The slot holds a row of the table. To be called within a guard.
+    unsafe fn check(&self, row: *mut pg_sys::TupleTableSlot) {
+        // SAFETY: by the contract of this function.
+        unsafe {
             if !(*self.relation.description()).constr.is_null() {
                 raw::ExecConstraints(self.heap.target, row, self.heap.state);
             }
-            row
         }
     }
 

@@ -1,12 +1,17 @@
 //! A take that tries tasks one by one, wherever they were found: among candidates or in the index.
 
 use crate::queue::{Direct, Queue};
-use crate::server::heap::{FoundRow, Holder};
+use crate::server::heap::{Fired, FoundRow, Holder, Open};
 use crate::server::value::Value;
-use crate::write::assign::{Assignments, applies};
+use crate::write::assign::{Assignments, Values, applies};
 use crate::write::direct::{note_move, taken};
 use crate::write::passed::Passed;
-use xqueue_core::change::CallKind;
+use crate::write::row;
+use crate::write::seen::Seen;
+use std::collections::HashSet;
+use xqueue_core::change::{CallKind, StateAndTube};
+use xqueue_core::field::Field;
+use xqueue_core::row_id::RowId;
 use xqueue_core::statement::rule::Applies;
 use xqueue_core::status::Status;
 
@@ -30,14 +35,20 @@ pub struct Attempts<'take, 'call, 'passed> {
     pub assignments: Assignments<'call>,
     pub passed: &'take mut Passed<'passed>,
     pub count: usize,
-    /// The tasks taken, in the form that the caller wants.
+    /// The take fires row triggers.
+    pub fires: bool,
+    /// A trigger has done something that only a statement handles, so the take must be undone.
+    pub is_to_undo: bool,
+    /// The rows that a take with triggers has replaced; it still sees them.
+    pub replaced: HashSet<RowId>,
+    /// The tasks taken; in the form that the caller wants, unless triggers were fired.
     pub rows: Vec<Value<'static>>,
 }
 
 impl Attempts<'_, '_, '_> {
     /// Returns whether no further task is to be tried.
     pub fn is_over(&self) -> bool {
-        self.rows.len() >= self.count || self.passed.is_exhausted()
+        self.rows.len() >= self.count || self.passed.is_exhausted() || self.is_to_undo
     }
 
     /// Takes a task if possible. A task that cannot be converted is passed over.
@@ -49,12 +60,15 @@ impl Attempts<'_, '_, '_> {
         if passed.passes_over_resting(found) {
             return Attempt::Refused;
         }
-        if queue.fires_again(found) {
+        if !self.fires && queue.fires_again(found) {
             return Attempt::Impossible;
         }
         let Some(changes) = self.assignments.values(queue, found) else {
             return Attempt::Impossible;
         };
+        if self.fires {
+            return self.attempt_and_fire(found, &changes);
+        }
         let locks_first = !passed.only_looks_at_rows();
         let mut delivered = None;
         let see = |task: Value<'static>| {
@@ -74,6 +88,35 @@ impl Attempts<'_, '_, '_> {
         }
         taken::keep(queue, found.written());
         note_move(queue, found, (Status::Ready, Status::Taken), CallKind::Take);
+        Attempt::Taken
+    }
+
+    /// Takes a task and fires the table's row triggers. A BEFORE trigger can change any column, so the change is recorded
+    /// by the row that was written. The indexes that are open hold taken tasks only, so the state must be right.
+    fn attempt_and_fire(&mut self, found: &FoundRow, changes: &Values) -> Attempt {
+        let queue = self.queue;
+        let status = |row: &Open| queue.status_read(queue.value_of(row, Field::Status));
+        match found.update_and_fire(changes, |row| status(row) == Some(Status::Taken)) {
+            Fired::Written(task) => self.rows.push(task),
+            Fired::Held => return Attempt::Held(found.holder()),
+            Fired::Changed if self.replaced.contains(&found.id()) => return Attempt::Unfit,
+            Fired::Changed | Fired::Unfit => {
+                self.is_to_undo = true;
+                return Attempt::Impossible;
+            }
+        }
+        self.replaced.insert(found.id());
+        self.passed.end_rest_of(found);
+        taken::keep(queue, found.written());
+        let old = StateAndTube { status: Status::Ready, tube: queue.tube_of(found) };
+        let new = StateAndTube { status: Status::Taken, tube: queue.tube_of(found.written()) };
+        let old = Seen { place: old, row: found };
+        row::note(
+            queue,
+            Some(old),
+            Some(Seen { place: new, row: found.written() }),
+            Some(CallKind::Take),
+        );
         Attempt::Taken
     }
 }

@@ -1,13 +1,19 @@
 //! Takes by statements that pass over tasks.
 
 use super::rests::{end_rest, has_rests, rest, rest_of};
-use super::{MOST, Passed, See, Why};
+use super::{Attempted, MOST, Passed, See, Why};
 use crate::error::Result;
+use crate::parts::slot;
 use crate::queue::{self, Arguments, Queue};
 use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
+use crate::server::xact::{self, Verdict};
+use crate::transaction::{self, begun};
+use crate::write::direct::TakenTasks;
 use crate::write::unchanged;
+use xqueue_core::change::CallKind;
 use xqueue_core::statement::{Change, Parameter};
+use xqueue_core::transaction::Ready;
 
 impl Passed<'_> {
     /// Takes by a statement. If that fails, takes the tasks one by one.
@@ -35,6 +41,37 @@ impl Passed<'_> {
         let taken = tasks.len();
         if taken > 0 {
             deliver(&Rows::of(tasks), queue)?;
+        }
+        Ok(taken)
+    }
+
+    /// Runs a take on the direct path that fires triggers, in a subtransaction. Returns None if that is undone, because
+    /// `take` returns None or a task cannot be changed or delivered. A statement then takes the tasks, and finds out
+    /// which ones it has to pass over.
+    pub fn take_and_fire(
+        &mut self,
+        take: impl FnOnce(&mut Self) -> Option<TakenTasks>,
+    ) -> Result<Option<TakenTasks>> {
+        let queue = self.queue;
+        let work = || {
+            let taken = transaction::doing(queue.slot, CallKind::Take, || take(self))?;
+            let tasks = taken.tasks.into_iter().map(|task| self.converted(task));
+            Some(TakenTasks { tasks: tasks.collect::<Attempted<_>>().ok()?, ..taken })
+        };
+        let taken = begun::until_counted(queue.slot, || {
+            Ok(xact::in_subtransaction(|| match xact::unless_of_task(work) {
+                Ok(Some(taken)) => Verdict::Keep(taken),
+                _ => {
+                    // This call takes the tasks again, so it wakes no consumer for them.
+                    transaction::note(queue.slot, |d| d.waiters.unmade_ready = Ready::default());
+                    Verdict::Undo
+                }
+            }))
+        })?;
+        if taken.is_none()
+            && let Some(mut slot) = slot::lock(queue.slot)
+        {
+            slot.marks().discard_rings();
         }
         Ok(taken)
     }

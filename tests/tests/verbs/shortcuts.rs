@@ -219,7 +219,7 @@ fn promoted(client: &mut Client) {
     assert_eq!(counts(client)["Promote"] - before["Promote"], 2);
 }
 
-/// A user's trigger on the table rules shortcuts out.
+/// A user's row trigger on the table rules shortcuts out, except for takes.
 fn statements_with_a_trigger(client: &mut Client) {
     create(client, &json!({}));
     client
@@ -228,7 +228,10 @@ fn statements_with_a_trigger(client: &mut Client) {
              CREATE TRIGGER nothing AFTER INSERT OR UPDATE OR DELETE ON q FOR EACH ROW EXECUTE FUNCTION nothing()",
         )
         .unwrap();
-    for (name, statements, _) in LIFECYCLES {
-        assert_eq!(by(client, statements), Counts::new(), "{name}");
+    for (name, statements, mut expected) in LIFECYCLES.map(|(n, s, e)| (n, s, some(e))) {
+        let mut found = by(client, statements);
+        found.remove("TakeAhead");
+        expected.retain(|shortcut, _| shortcut == "Take");
+        assert_eq!(found, expected, "{name}");
     }
 }

@@ -14,6 +14,18 @@ use xqueue_core::row_id::RowId;
 /// Gets the complete new row before it is written.
 type See<'a, E> = &'a mut dyn FnMut(Value<'static>) -> Result<(), E>;
 
+/// The result of an update that fires triggers.
+pub enum Fired {
+    /// The row was written; the value is the new row.
+    Written(Value<'static>),
+    /// Another transaction has locked the row, or has changed it since.
+    Held,
+    /// Since the table was opened, this transaction has changed the row, in this call or in a trigger.
+    Changed,
+    /// A trigger has kept the row, or made it unfit. The surrounding subtransaction must be rolled back.
+    Unfit,
+}
+
 /// A row found by a scan.
 pub struct FoundRow<'open> {
     pub(super) open: &'open Open<'open>,
@@ -162,6 +174,43 @@ impl FoundRow<'_> {
         }
     }
 
+    /// Changes some columns and fires the table's row triggers, whose BEFORE triggers can change more columns. Does not
+    /// wait for other transactions. `is_fit`: the row can be written as these triggers have left it.
+    pub fn update_and_fire(
+        &self,
+        changes: &[(i16, Option<Value>)],
+        is_fit: impl FnOnce(&Open) -> bool,
+    ) -> Fired {
+        let open = self.open;
+        let Some(firing) = &open.firing else { return Fired::Unfit };
+        match self.lock_row(pg_sys::LockTupleMode::LockTupleNoKeyExclusive) {
+            pg_sys::TM_Result::TM_Ok => {}
+            pg_sys::TM_Result::TM_SelfModified => return Fired::Changed,
+            _ => return Fired::Held,
+        }
+        let values = self.values_with(changes);
+        // SAFETY: see `write`. The row is locked, and the values that triggers have returned live until the next row.
+        unsafe {
+            let mut place = (*self.slot).tts_tid;
+            let row = pg_guard_ffi_boundary(|| {
+                access::reset(open.heap.state);
+                open.store(&values)
+            });
+            if !firing.before_update(&mut place, row) || !is_fit(open) {
+                return Fired::Unfit;
+            }
+            let is_written = pg_guard_ffi_boundary(|| {
+                open.check(row);
+                self.replace(row, changes, true)
+            });
+            if !is_written {
+                return Fired::Unfit;
+            }
+            firing.after_update(&mut place, row);
+            Fired::Written(pg_guard_ffi_boundary(|| open.record(row)))
+        }
+    }
+
     /// Returns the values of all columns with some changes.
     fn values_with(&self, changes: &[(i16, Option<Value>)]) -> Vec<Option<Datum>> {
         let mut values = self.values();
@@ -218,11 +267,15 @@ impl FoundRow<'_> {
 
     /// Locks the row for a change without waiting; returns false if that is not possible.
     fn lock(&self, mode: pg_sys::LockTupleMode::Type) -> bool {
+        self.lock_row(mode) == pg_sys::TM_Result::TM_Ok
+    }
+
+    fn lock_row(&self, mode: pg_sys::LockTupleMode::Type) -> pg_sys::TM_Result::Type {
         let relation = self.open.relation.pointer();
         let mut failure = pg_sys::TM_FailureData::default();
         let lock = self.open.heap.methods.lock;
         // SAFETY: see `insert`; the slot holds the same row afterwards.
-        let result = unsafe {
+        unsafe {
             let mut place = (*self.slot).tts_tid;
             pg_guard_ffi_boundary(|| {
                 lock(
@@ -237,8 +290,7 @@ impl FoundRow<'_> {
                     &mut failure,
                 )
             })
-        };
-        result == pg_sys::TM_Result::TM_Ok
+        }
     }
 
     /// Deletes the row, waiting for its lock, and returns it. None if the row was changed since.

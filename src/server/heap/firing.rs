@@ -1,0 +1,225 @@
+//! Fires a table's row triggers around changes through the access method, by the server's own functions. The server
+//! makes the same calls, without a plan, when it applies the changes of a subscription.
+//!
+//! The description of the triggers is a copy, made for one call. So it is of no importance that a trigger changes the
+//! table's triggers, or that functions are replaced later. The copy leaves out the queue's own triggers. AFTER triggers
+//! run by a description that the server makes itself, with all triggers: an action of a foreign key can change other
+//! rows of the table, and their triggers are queued here too.
+
+use crate::server::heap::{Open, access, target};
+use crate::server::raw;
+use pgrx::PgBox;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
+use pgrx::pg_sys::{self, Oid};
+use std::ptr::null_mut;
+
+/// The row triggers of an open table, from the start of a call until its AFTER triggers have run.
+pub(super) struct Firing {
+    state: *mut pg_sys::EState,
+    target: *mut pg_sys::ResultRelInfo,
+}
+
+impl Firing {
+    /// Begins to collect the events of AFTER triggers. `left_out`: triggers that do not fire. `columns`: the columns
+    /// that the call sets, on which `UPDATE OF` depends.
+    ///
+    /// # Safety
+    /// The table is open until the end.
+    pub unsafe fn begin(table: pg_sys::Relation, left_out: &[Oid], columns: &[i16]) -> Firing {
+        // SAFETY: by the contract of this function; everything allocated is in the state's own memory.
+        unsafe {
+            let state = pg_sys::CreateExecutorState();
+            let outer = pg_sys::MemoryContextSwitchTo((*state).es_query_cxt);
+            set_columns(state, table, columns);
+            let target = target(table, 0);
+            (*target).ri_RangeTableIndex = 1;
+            leave_out((*target).ri_TrigDesc, left_out);
+            pg_sys::MemoryContextSwitchTo(outer);
+            pg_sys::AfterTriggerBeginQuery();
+            Firing { state, target }
+        }
+    }
+
+    /// Prepares for the BEFORE triggers of the next row.
+    ///
+    /// # Safety
+    /// The snapshot of the open table is active.
+    unsafe fn begin_row(&self) {
+        // SAFETY: by the contract of this function.
+        unsafe {
+            access::reset(self.state);
+            (*self.state).es_snapshot = pg_sys::GetActiveSnapshot();
+            (*self.state).es_output_cid = pg_guard_ffi_boundary(|| access::command());
+        }
+    }
+
+    /// Runs the BEFORE triggers for an update of the row at `place`; they can change the new row. Returns false if one
+    /// of them leaves the old row as it is.
+    ///
+    /// # Safety
+    /// The transaction has locked the row for an update, so the server neither waits for others nor looks for a later
+    /// version. The slot holds the new row of the table.
+    pub unsafe fn before_update(
+        &self,
+        place: &mut pg_sys::ItemPointerData,
+        row: *mut pg_sys::TupleTableSlot,
+    ) -> bool {
+        // SAFETY: by the contract of this function. The server uses the lookup only for a later version of the row.
+        unsafe {
+            self.begin_row();
+            let triggers = (*self.target).ri_TrigDesc.as_ref();
+            if !triggers.is_some_and(|triggers| triggers.trig_update_before_row) {
+                return true;
+            }
+            let (state, target, none) = (self.state, self.target, null_mut());
+            let (mut lookup, mut failure) =
+                (pg_sys::EPQState::default(), pg_sys::TM_FailureData::default());
+            pg_sys::ExecBRUpdateTriggers(
+                state,
+                &mut lookup,
+                target,
+                place,
+                none,
+                row,
+                #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
+                null_mut(),
+                &mut failure,
+                #[cfg(feature = "pg18")]
+                false,
+            )
+        }
+    }
+
+    /// Queues the AFTER triggers of an update.
+    ///
+    /// # Safety
+    /// The row at `place` was updated to the row in the slot.
+    pub unsafe fn after_update(
+        &self,
+        place: &mut pg_sys::ItemPointerData,
+        row: *mut pg_sys::TupleTableSlot,
+    ) {
+        let none = null_mut();
+        // SAFETY: by the contract of this function; the table is no partition, and no index defers its check.
+        unsafe {
+            pg_sys::ExecARUpdateTriggers(
+                self.state,
+                self.target,
+                null_mut(),
+                null_mut(),
+                place,
+                none,
+                row,
+                null_mut(),
+                null_mut(),
+                false,
+            );
+        }
+    }
+
+    /// Runs the queued AFTER triggers that are not deferred.
+    ///
+    /// # Safety
+    /// The table is open, and a snapshot is active.
+    pub unsafe fn end(self) {
+        // SAFETY: by the contract of this function; it belongs to the call of `begin`.
+        unsafe {
+            pg_sys::AfterTriggerEndQuery(self.state);
+            self.discard();
+        }
+    }
+
+    /// Frees the memory. Unless the AFTER triggers have run, the subtransaction has to be rolled back.
+    ///
+    /// # Safety
+    /// None of the state's slots is used after this.
+    pub unsafe fn discard(self) {
+        // SAFETY: by the contract of this function; a cascade of a foreign key can have opened other tables.
+        unsafe {
+            pg_sys::ExecResetTupleTable((*self.state).es_tupleTable, false);
+            pg_sys::ExecCloseResultRelations(self.state);
+            pg_sys::FreeExecutorState(self.state);
+        }
+    }
+}
+
+impl Open<'_> {
+    /// Lets updates fire the table's row triggers, except `own`. `columns`: the columns that they set.
+    pub fn fire_triggers(&mut self, own: &[Oid], columns: &[i16]) {
+        // SAFETY: the table is open until the drop, which ends the firing.
+        self.firing = Some(unsafe { Firing::begin(self.relation.pointer(), own, columns) });
+    }
+
+    /// Runs the AFTER triggers. Without this call, the surrounding subtransaction must be rolled back.
+    pub fn fire_after(&mut self) {
+        if let Some(firing) = self.firing.take() {
+            // SAFETY: the table is open, and its snapshot is active. The row can refer to the memory of a trigger.
+            unsafe {
+                pg_guard_ffi_boundary(|| raw::clear(self.heap.row));
+                firing.end();
+            }
+        }
+    }
+}
+
+/// Tells the server which columns an update sets.
+///
+/// # Safety
+/// The state's memory is current, and the table is open.
+unsafe fn set_columns(state: *mut pg_sys::EState, table: pg_sys::Relation, columns: &[i16]) {
+    // SAFETY: by the contract of this function; a set without members is null.
+    unsafe {
+        let first = pg_sys::FirstLowInvalidHeapAttributeNumber;
+        let add = |set, number: &i16| pg_sys::bms_add_member(set, i32::from(*number) - first);
+        let updated = columns.iter().fold(null_mut(), add);
+        let tag = pg_sys::NodeTag::T_RangeTblEntry;
+        let entry = PgBox::<pg_sys::RangeTblEntry>::alloc_node(tag).into_pg();
+        (*entry).rtekind = pg_sys::RTEKind::RTE_RELATION;
+        (*entry).relid = (*table).rd_id;
+        (*state).es_range_table = pg_sys::lappend(null_mut(), entry.cast());
+        (*state).es_range_table_size = 1;
+        #[cfg(feature = "pg15")]
+        {
+            (*entry).updatedCols = updated;
+        }
+        #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
+        {
+            let tag = pg_sys::NodeTag::T_RTEPermissionInfo;
+            let rights = PgBox::<pg_sys::RTEPermissionInfo>::alloc_node(tag).into_pg();
+            (*rights).relid = (*table).rd_id;
+            (*rights).updatedCols = updated;
+            (*entry).perminfoindex = 1;
+            (*state).es_rteperminfos = pg_sys::lappend(null_mut(), rights.cast());
+        }
+    }
+}
+
+/// Removes triggers from the description of a table's triggers.
+///
+/// # Safety
+/// `description` is null, or a copy that belongs to the caller.
+unsafe fn leave_out(description: *mut pg_sys::TriggerDesc, left_out: &[Oid]) {
+    // SAFETY: by the contract of this function; there are `numtriggers` triggers.
+    unsafe {
+        let Some(description) = description.as_mut() else { return };
+        let count = description.numtriggers as usize;
+        let all = std::slice::from_raw_parts_mut(description.triggers, count);
+        let mut kept = 0;
+        for at in 0..count {
+            if !left_out.contains(&all[at].tgoid) {
+                all.swap(kept, at);
+                kept += 1;
+            }
+        }
+        description.numtriggers = kept as i32;
+        let before = pg_sys::TRIGGER_TYPE_BEFORE;
+        let fires = |event: u32, timing: u32| {
+            let bits = pg_sys::TRIGGER_TYPE_ROW | event;
+            let mut types = all[..kept].iter().map(|trigger| u32::from(trigger.tgtype as u16));
+            types.any(|bits_of_it| bits_of_it & (bits | before) == bits | timing)
+        };
+        let update = pg_sys::TRIGGER_TYPE_UPDATE;
+        description.trig_update_before_row = fires(update, before);
+        description.trig_update_after_row = fires(update, 0);
+    }
+}
