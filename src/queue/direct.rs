@@ -36,7 +36,7 @@ pub struct Direct {
     states: Vec<(Oid, Vec<Status>)>,
     /// True if no column has a domain type: a statement checks a domain even for a column without a value.
     pub inserts: bool,
-    /// The queue's own triggers; only read if an update fires others.
+    /// The queue's own triggers; only read if takes or acks fire others.
     own_triggers: Vec<Oid>,
     /// The queue's description is stale.
     stale: Rc<Cell<bool>>,
@@ -67,10 +67,10 @@ impl Queue {
         if self.fires.at(event) { None } else { self.any_direct() }
     }
 
-    /// Returns the state of the direct path for updates that can fire row triggers; None if the statement path must be
-    /// used.
-    pub fn direct_and_firing(&self) -> Known {
-        if self.fires.at_update() == Fired::More { None } else { self.any_direct() }
+    /// Returns the state of the direct path for changes that fire at most row triggers; None if the statement path must
+    /// be used.
+    pub fn direct_and_firing(&self, fired: Fired) -> Known {
+        if fired == Fired::More { None } else { self.any_direct() }
     }
 
     fn any_direct(&self) -> Known {
@@ -170,7 +170,8 @@ impl Direct {
         self.heap.open(|index| written.iter().any(|status| self.may_hold(index, *status)))
     }
 
-    /// Opens the table in the same way. Updates that set these columns then fire the user's row triggers.
+    /// Opens the table in the same way. Deletions, and updates that set these columns, then fire the user's row
+    /// triggers.
     pub fn open_and_fire(&self, written: &[Status], columns: &[i16]) -> Option<Open<'_>> {
         let mut open = self.open(written)?;
         open.fire_triggers(&self.own_triggers, columns);
@@ -209,9 +210,11 @@ impl Direct {
             states: states.collect(),
             inserts: heap.inserts() && !queue.columns().iter().any(is_domain),
             heap,
-            own_triggers: match queue.fires.at_update() {
-                Fired::RowTriggers => triggers::own_and_right(&relation, &queue.sql),
-                Fired::Nothing | Fired::More => vec![],
+            own_triggers: match [queue.fires.at_take(), queue.fires.at_ack()] {
+                [Fired::RowTriggers, _] | [_, Fired::RowTriggers] => {
+                    triggers::own_and_right(&relation, &queue.sql)
+                }
+                _ => vec![],
             },
             stale: queue.stale.clone(),
         })

@@ -1,5 +1,5 @@
 //! Which changes of a task fire something of a user's: a trigger, the check or action of a foreign key, a rule, or the
-//! hook. The direct path makes the other changes, and fires the row triggers of a take.
+//! hook. The direct path makes the other changes, and fires the row triggers of takes and acks.
 //!
 //! An update of the queue's own columns leaves the columns of a foreign key alone, on either side. The server then
 //! skips the triggers of that key, with two exceptions:
@@ -33,14 +33,14 @@ pub struct Fires {
     insert: bool,
     /// An update that sets only columns of the queue's own.
     update: Fired,
-    delete: bool,
+    delete: Fired,
     /// Such an update of a row that the same transaction has inserted or changed.
     second_update: bool,
 }
 
 impl Fires {
     pub(super) const ALL: Fires =
-        Fires { insert: true, update: Fired::More, delete: true, second_update: true };
+        Fires { insert: true, update: Fired::More, delete: Fired::More, second_update: true };
 
     /// `is_own`: a column is the queue's own.
     pub(super) fn of(relation: &Relation, sql: &Table, is_own: impl Fn(i16) -> bool) -> Fires {
@@ -48,8 +48,9 @@ impl Fires {
             return Fires::ALL;
         }
         let is_any_own = |columns: &[i16]| columns.iter().any(|number| is_own(*number));
+        let nothing = Fired::Nothing;
         let mut fires =
-            Fires { insert: false, update: Fired::Nothing, delete: false, second_update: false };
+            Fires { insert: false, update: nothing, delete: nothing, second_update: false };
         for trigger in relation.triggers() {
             if trigger.is_disabled || triggers::is_right(&trigger, relation, sql) {
                 continue;
@@ -59,12 +60,14 @@ impl Fires {
                 Some(ForeignKey::To) => index::keys(relation).iter().any(|key| is_any_own(key)),
                 None => trigger.columns.is_empty() || is_any_own(&trigger.columns),
             };
+            let is_simple = trigger.is_for_row() && !trigger.has_tables;
+            let fired = if is_simple { Fired::RowTriggers } else { Fired::More };
             fires.insert |= trigger.has(Event::Insert);
-            fires.delete |= trigger.has(Event::Delete);
             if trigger.has(Event::Update) && fires_at_update() {
-                let is_simple = trigger.is_for_row() && !trigger.has_tables;
-                let fired = if is_simple { Fired::RowTriggers } else { Fired::More };
                 fires.update = fires.update.max(fired);
+            }
+            if trigger.has(Event::Delete) {
+                fires.delete = fires.delete.max(fired);
             }
             fires.second_update |= trigger.foreign_key == Some(ForeignKey::From);
         }
@@ -75,14 +78,19 @@ impl Fires {
         match event {
             Event::Insert => self.insert,
             Event::Update => self.update != Fired::Nothing,
-            Event::Delete => self.delete,
+            Event::Delete => self.delete != Fired::Nothing,
             Event::Truncate => true,
         }
     }
 
-    /// Returns what an update fires that sets only columns of the queue's own.
-    pub fn at_update(self) -> Fired {
+    /// Returns what a take fires.
+    pub fn at_take(self) -> Fired {
         self.update
+    }
+
+    /// Returns what an ack fires that deletes the task.
+    pub fn at_ack(self) -> Fired {
+        self.delete
     }
 }
 

@@ -5,7 +5,7 @@ use crate::parts::schedule::requests;
 use crate::parts::slot;
 use crate::queue::digest::Secret;
 use crate::queue::direct::Directs;
-use crate::queue::fires::{Fired, Fires};
+use crate::queue::fires::Fires;
 use crate::queue::fitness::Fitness;
 use crate::queue::labels::hashes;
 use crate::queue::lacking::lost_column;
@@ -84,7 +84,7 @@ pub struct Queue {
     /// values.
     pub may_refuse: bool,
     /// The changes that fire something of a user's.
-    pub(super) fires: Fires,
+    pub fires: Fires,
     status: StatusColumn,
     columns: Vec<ColumnType>,
     /// Column numbers of the fields, indexed by `Field as usize`; 0 for a field without a column.
@@ -260,11 +260,6 @@ impl Queue {
             used: Cell::default(),
             weighed: Cell::default(),
         })
-    }
-
-    /// Returns what a take fires.
-    pub fn take_fires(&self) -> Fired {
-        self.fires.at_update()
     }
 
     /// Returns whether the open transaction can be in the middle of a statement that changes the table. The triggers

@@ -1,5 +1,5 @@
 //! Direct path: put, take, ack and the worker's changes through the table access method, for tables without row
-//! security and for changes that fire nothing of a user's. A take can fire row triggers.
+//! security and for changes that fire nothing of a user's. Takes and acks can fire row triggers.
 //!
 //! It follows the rules of [`xqueue_core::statement::rule`] and records changes as the triggers would record them. The
 //! statement path handles everything else, including an ack that meets another transaction at its task.
@@ -15,10 +15,11 @@ use crate::error::Result;
 use crate::parts::leases::session;
 use crate::parts::shortcuts::{self, Shortcut};
 use crate::queue::{Arguments, Direct, Fired, Queue, Start};
-use crate::server::heap::{Bound, FoundRow, Is, ScanStep};
+use crate::server::heap::{Bound, FoundRow, Is, Open, ScanStep};
 use crate::server::spi::Rows;
 use crate::server::trigger::Event;
 use crate::server::value::Value;
+use crate::server::xact::Verdict;
 use crate::server::{privileges, xact};
 use crate::transaction;
 use crate::write::assign::{Assignments, Values, applies_to_own};
@@ -28,6 +29,7 @@ use crate::write::passed::Passed;
 use crate::write::seen::Seen;
 use crate::write::{counting, row};
 use pgrx::pg_sys::Oid;
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::rc::Rc;
 use xqueue_core::change::{CallKind, StateAndTube};
@@ -70,7 +72,7 @@ pub fn take(
         return Ok(Some(TakenTasks { tasks: vec![], needs_statement: false }));
     }
     let Some(way) = way(queue, group) else { return Ok(None) };
-    let fires = queue.take_fires() == Fired::RowTriggers;
+    let fires = queue.fires.at_take() == Fired::RowTriggers;
     if fires && way.direct.heap.is_in_use() {
         return Ok(None);
     }
@@ -129,7 +131,7 @@ fn is_passing(queue: &Queue, direct: &Direct, passed: &Passed) -> bool {
 
 fn way(queue: &Queue, group: Group) -> Option<Way> {
     let Group::Ready { tube, .. } = group else { return None };
-    let direct = queue.direct_and_firing()?;
+    let direct = queue.direct_and_firing(queue.fires.at_take())?;
     let index = if tube.is_some() { direct.tube? } else { direct.ready? };
     Some(Way { direct, index })
 }
@@ -146,13 +148,55 @@ pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16]) -> Rows<'
     if is_fixed || !privileges::may_delete_all(queue.table) {
         return none();
     }
-    let Some(direct) = queue.direct(Event::Delete) else { return none() };
+    let Some(direct) = queue.direct_and_firing(queue.fires.at_ack()) else { return none() };
     let Some(index) = direct.key else { return none() };
-    // The index is opened only for a task that is not where this session wrote it.
-    let Some(mut open) = direct.open(&[]) else { return none() };
+    let rows = match queue.fires.at_ack() {
+        Fired::RowTriggers => ack_and_fire(queue, &direct, index, keys, session),
+        _ => direct.open(&[]).map(|open| delete(queue, open, index, keys, session)),
+    };
+    let rows = Rows::of(rows.unwrap_or_default());
+    counting::note(queue, CallKind::Ack, rows.len());
+    shortcuts::count(Shortcut::Ack, rows.len());
+    rows
+}
+
+/// Deletes the tasks and fires row triggers, in a subtransaction. Returns None, and undoes that, unless all tasks are
+/// deleted; a statement then acks them, or finds out the reason.
+fn ack_and_fire(
+    queue: &Queue,
+    direct: &Direct,
+    index: Oid,
+    keys: &[Vec<Value>],
+    session: [u8; 16],
+) -> Option<Vec<Value<'static>>> {
+    if direct.heap.is_in_use() {
+        return None;
+    }
+    xact::in_subtransaction(|| {
+        let open = direct.open_and_fire(&[], &[]);
+        let delete = |open| delete(queue, open, index, keys, session);
+        let rows = transaction::doing(queue.slot, CallKind::Ack, || open.map(delete));
+        rows.filter(|rows| rows.len() == keys.len()).map_or(Verdict::Undo, Verdict::Keep)
+    })
+}
+
+/// Deletes tasks, up to the first one that this session cannot ack. The index is opened only for a task that is not
+/// where this session wrote it.
+fn delete(
+    queue: &Queue,
+    mut open: Open,
+    index: Oid,
+    keys: &[Vec<Value>],
+    session: [u8; 16],
+) -> Vec<Value<'static>> {
+    let fires = open.fires();
+    let is_kept = Cell::new(false);
     let delete_found = |found: &FoundRow| {
         let is_own = applies_to_own(queue, Verb::Ack.applies(), found, session);
-        let row = is_own.then(|| found.delete()).flatten()?;
+        let delete = || if fires { found.delete_and_fire() } else { found.delete() };
+        let row = is_own.then(delete).flatten();
+        is_kept.set(fires && row.is_none());
+        let row = row?;
         let place = StateAndTube { status: Status::Taken, tube: queue.tube_of(found) };
         let old = Some(Seen { place, row: found });
         row::note(queue, old, None::<Seen<FoundRow>>, Some(CallKind::Ack));
@@ -167,7 +211,7 @@ pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16]) -> Rows<'
             });
             shortcuts::count(Shortcut::AckInPlace, usize::from(row.is_some()));
         }
-        if row.is_none() {
+        if row.is_none() && !is_kept.get() {
             let bounds: Vec<_> =
                 key.iter().map(|value| Bound { is: Is::Equal, value: *value }).collect();
             open.scan(index, &bounds, |found| {
@@ -177,10 +221,10 @@ pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16]) -> Rows<'
         }
         row
     };
-    let rows = Rows::of(keys.iter().map_while(delete).collect());
-    drop(open);
-    counting::note(queue, CallKind::Ack, rows.len());
-    shortcuts::count(Shortcut::Ack, rows.len());
+    let rows: Vec<_> = keys.iter().map_while(delete).collect();
+    if rows.len() == keys.len() {
+        open.fire_after();
+    }
     rows
 }
 

@@ -117,6 +117,47 @@ impl Firing {
         }
     }
 
+    /// Runs the BEFORE triggers for a deletion of the row at `place`. Returns false if one of them keeps the row.
+    ///
+    /// # Safety
+    /// As for `before_update`, with a lock for a deletion.
+    pub unsafe fn before_delete(&self, place: &mut pg_sys::ItemPointerData) -> bool {
+        // SAFETY: as in `before_update`.
+        unsafe {
+            self.begin_row();
+            let triggers = (*self.target).ri_TrigDesc.as_ref();
+            if !triggers.is_some_and(|triggers| triggers.trig_delete_before_row) {
+                return true;
+            }
+            let (state, target, none) = (self.state, self.target, null_mut());
+            let mut lookup = pg_sys::EPQState::default();
+            pg_sys::ExecBRDeleteTriggers(
+                state,
+                &mut lookup,
+                target,
+                place,
+                none,
+                null_mut(),
+                #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
+                null_mut(),
+                #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
+                &mut pg_sys::TM_FailureData::default(),
+                #[cfg(feature = "pg18")]
+                false,
+            )
+        }
+    }
+
+    /// Queues the AFTER triggers of a deletion.
+    ///
+    /// # Safety
+    /// The row at `place` was deleted.
+    pub unsafe fn after_delete(&self, place: &mut pg_sys::ItemPointerData) {
+        let (state, target, none) = (self.state, self.target, null_mut());
+        // SAFETY: by the contract of this function.
+        unsafe { pg_sys::ExecARDeleteTriggers(state, target, place, none, null_mut(), false) }
+    }
+
     /// Runs the queued AFTER triggers that are not deferred.
     ///
     /// # Safety
@@ -144,10 +185,15 @@ impl Firing {
 }
 
 impl Open<'_> {
-    /// Lets updates fire the table's row triggers, except `own`. `columns`: the columns that they set.
+    /// Lets changes fire the table's row triggers, except `own`. `columns`: the columns that updates set.
     pub fn fire_triggers(&mut self, own: &[Oid], columns: &[i16]) {
         // SAFETY: the table is open until the drop, which ends the firing.
         self.firing = Some(unsafe { Firing::begin(self.relation.pointer(), own, columns) });
+    }
+
+    /// Returns whether changes fire triggers.
+    pub fn fires(&self) -> bool {
+        self.firing.is_some()
     }
 
     /// Runs the AFTER triggers. Without this call, the surrounding subtransaction must be rolled back.
@@ -218,8 +264,10 @@ unsafe fn leave_out(description: *mut pg_sys::TriggerDesc, left_out: &[Oid]) {
             let mut types = all[..kept].iter().map(|trigger| u32::from(trigger.tgtype as u16));
             types.any(|bits_of_it| bits_of_it & (bits | before) == bits | timing)
         };
-        let update = pg_sys::TRIGGER_TYPE_UPDATE;
+        let (update, delete) = (pg_sys::TRIGGER_TYPE_UPDATE, pg_sys::TRIGGER_TYPE_DELETE);
         description.trig_update_before_row = fires(update, before);
         description.trig_update_after_row = fires(update, 0);
+        description.trig_delete_before_row = fires(delete, before);
+        description.trig_delete_after_row = fires(delete, 0);
     }
 }

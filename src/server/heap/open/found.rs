@@ -306,6 +306,27 @@ impl FoundRow<'_> {
         }
     }
 
+    /// Deletes the row without waiting, fires the table's row triggers, and returns the row. None if it was not deleted;
+    /// the surrounding subtransaction must then be rolled back.
+    pub fn delete_and_fire<'to>(&self) -> Option<Value<'to>> {
+        let firing = self.open.firing.as_ref()?;
+        if !self.lock(pg_sys::LockTupleMode::LockTupleExclusive) {
+            return None;
+        }
+        let values = self.values();
+        // SAFETY: the row belongs to the table and is locked.
+        unsafe {
+            let mut place = (*self.slot).tts_tid;
+            let row = pg_guard_ffi_boundary(|| self.open.record(self.open.store(&values)));
+            let is_deleted =
+                firing.before_delete(&mut place) && pg_guard_ffi_boundary(|| self.remove());
+            if is_deleted {
+                firing.after_delete(&mut place);
+            }
+            is_deleted.then_some(row)
+        }
+    }
+
     /// Deletes the row without waiting. Returns false if another transaction has locked it, or has changed it since.
     pub fn delete_at_once(&self) -> bool {
         let mode = pg_sys::LockTupleMode::LockTupleExclusive;

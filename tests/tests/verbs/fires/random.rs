@@ -38,7 +38,10 @@ const TABLE: &str = "
         INSERT INTO {q}_log (event, old, new)
             SELECT concat_ws(' ', TG_NAME, TG_ARGV[0], pg_trigger_depth(), TG_WHEN, TG_OP,
                 (SELECT string_agg(id || status, ',' ORDER BY id) FROM {q})), to_jsonb(OLD) - 'owner', to_jsonb(NEW) - 'owner';
-        IF pg_trigger_depth() > 1 THEN RETURN NEW; END IF;
+        IF pg_trigger_depth() > 1 THEN
+            IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
+            RETURN NEW;
+        END IF;
         CASE TG_ARGV[0]
         WHEN 'status' THEN NEW.status := 'B';
         WHEN 'no status' THEN NEW.status := 'X';
@@ -66,6 +69,7 @@ const TABLE: &str = "
         WHEN 'constraints' THEN SET CONSTRAINTS ALL IMMEDIATE;
         WHEN 'caught' THEN BEGIN PERFORM xqueue.take('{q}'), 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END;
         END CASE;
+        IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
         RETURN NEW; END $$";
 
 const ACTS: [&str; 25] = [
@@ -129,7 +133,7 @@ fn addition(random: &mut StdRng, n: usize) -> String {
     let actions =
         ["", " ON DELETE CASCADE ON UPDATE CASCADE", " ON DELETE SET NULL", " MATCH FULL"];
     let (action, put_off) = (of(random, &actions), of(random, &put_off));
-    match random.random_range(0..11) {
+    match random.random_range(0..12) {
         0 | 1 => format!(
             "ALTER TABLE {{q}} ADD FOREIGN KEY (customer) REFERENCES {{q}}_customers{action}{put_off}"
         ),
@@ -137,6 +141,12 @@ fn addition(random: &mut StdRng, n: usize) -> String {
             "ALTER TABLE {{q}}_parts ADD FOREIGN KEY (task) REFERENCES {{q}}{action}{put_off}"
         ),
         3 => format!("ALTER TABLE {{q}} ADD parent{n} bigint REFERENCES {{q}}{action}{put_off}"),
+        8 => format!(
+            "CREATE TRIGGER a{n} {} DELETE ON {{q}} FOR EACH ROW {} EXECUTE FUNCTION {{q}}_acts('{}')",
+            of(random, &["BEFORE", "AFTER"]),
+            of(random, &WHENS[..2]),
+            of(random, &ACTS),
+        ),
         5..8 => format!(
             "CREATE TRIGGER a{n} {} UPDATE{} ON {{q}} FOR EACH ROW {} EXECUTE FUNCTION {{q}}_acts('{}')",
             of(random, &["BEFORE", "AFTER"]),
