@@ -1,7 +1,7 @@
 """psycopg 3: parameters with and without types, errors, transactions, pipeline mode, waiting."""
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 import uuid
 
 import psycopg
@@ -81,25 +81,6 @@ def ack_parameters(db):
     is_empty(db)
 
 
-def release_delay(db):
-    """psycopg: release with a timedelta, and the task comes back"""
-    [id] = put(db, "a")
-    take(db)
-    released = db.cursor(row_factory=dict_row).execute(
-        f"SELECT * FROM xqueue.release(NULL::{TABLE}, %s, delay => %s)", (id, timedelta(hours=1))).fetchone()
-    equal((released["status"], released["owner"]), ("W", None))
-    left = released["runat"] - datetime.now(timezone.utc)
-    assert timedelta(minutes=50) < left < timedelta(minutes=70), left
-    equal(take(db), [])
-    db.execute(f"UPDATE {TABLE} SET status = 'R', runat = NULL")
-    take(db)
-    db.execute("SELECT xqueue.release(%s, %s, delay => %s)", (TABLE, id, timedelta(milliseconds=50)))
-    back = db.execute("SELECT xqueue.take(%s, %s)", (TABLE, timedelta(seconds=20))).fetchone()
-    equal(back["id"], id)
-    db.execute("SELECT xqueue.ack(%s, %s)", (TABLE, id))
-    is_empty(db)
-
-
 def fails(db, error, statement, *parameters):
     """Returns the expected error, which must be of this class."""
     try:
@@ -135,15 +116,6 @@ def error_classes(db):
     is_empty(db)
 
 
-def violation(db):
-    """psycopg: a unique violation in put keeps the constraint's name"""
-    put(db, "a")
-    e = fails(db, errors.UniqueViolation, "SELECT xqueue.put(%s, %s)", TABLE, Jsonb({"url": "a"}))
-    equal((e.diag.constraint_name, e.diag.table_name), (f"{TABLE}_url", TABLE))
-    db.execute("SELECT xqueue.ack(%s, %s)", (TABLE, take(db)[0]["id"]))
-    is_empty(db)
-
-
 def transaction(db):
     """psycopg: put belongs to the transaction; ack and an INSERT commit and roll back together"""
     db.execute("CREATE TEMP TABLE pages (job bigint PRIMARY KEY)")
@@ -176,18 +148,6 @@ def implicit_transaction(db):
             other.execute("SELECT xqueue.ack(%s, %s)", (TABLE, id))
         other.execute("SELECT xqueue.ack(%s, %s)", (TABLE, id))
         other.commit()
-    is_empty(db)
-
-
-def closed(db):
-    """psycopg: a closed connection's task is ready again"""
-    [id] = put(db, "a")
-    with connect() as other:
-        equal(take(other)[0]["id"], id)
-        until(lambda: tasks(db, "taken") == 1)
-    until(lambda: tasks(db, "ready") == 1)
-    equal(take(db)[0]["id"], id)
-    db.execute("SELECT xqueue.ack(%s, %s)", (TABLE, id))
     is_empty(db)
 
 
@@ -286,18 +246,12 @@ def next_(db):
     is_empty(db)
 
 
-def sound(db):
-    """psycopg: check finds nothing wrong"""
-    equal(db.execute("SELECT xqueue.check(%s)", (TABLE,)).fetchone()["problems"], [])
-
-
 with connect() as db:
-    db.execute(f"CREATE TABLE {TABLE} (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "
-               f"url text NOT NULL CONSTRAINT {TABLE}_url UNIQUE)")
+    db.execute(f"CREATE TABLE {TABLE} (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text NOT NULL)")
     try:
-        db.execute("SELECT xqueue.upgrade(%s, %s)", (TABLE, Jsonb({"features": {"delayed": True}})))
-        run([put_json, take_parameters, ack_parameters, release_delay, error_classes, violation, transaction,
-             implicit_transaction, closed, pipeline, prepared, copy, waiting, next_, sound],
+        db.execute("SELECT xqueue.upgrade(%s)", (TABLE,))
+        run([put_json, take_parameters, ack_parameters, error_classes, transaction, implicit_transaction, pipeline, prepared, copy,
+             waiting, next_],
             db, lambda: db.execute(f"DELETE FROM {TABLE}"))
     finally:
         db.execute(f"DROP TABLE {TABLE}")

@@ -6,9 +6,9 @@ import time
 import psycopg
 from psycopg.rows import class_row, scalar_row
 from psycopg.types.json import Jsonb
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from psycopg_pool import AsyncConnectionPool
 
-from tap import POOLER, Work, equal, run, until
+from tap import POOLER, Work, equal, run
 
 
 class Job:
@@ -123,18 +123,6 @@ def async_loop(_):
         db.execute("DELETE FROM psycopg_jobs")
 
 
-def killed(_):
-    """psycopg: the task of a connection in a pool that is terminated is ready again"""
-    with connect() as db, ConnectionPool("", min_size=1, max_size=1, kwargs={"autocommit": True}) as pool:
-        put(db, "a")
-        with pool.connection() as other:
-            other.execute("SELECT xqueue.take('psycopg_jobs')")
-            equal(states(db), "aT")
-            db.execute("SELECT pg_terminate_backend(%s)", (other.info.backend_pid,))
-            until(lambda: states(db) == "aR")
-        db.execute("DELETE FROM psycopg_jobs")
-
-
 def one_transaction(_):
     """psycopg: through PgBouncer, take, work and ack in one transaction"""
     # PgBouncer before 1.21 does not know prepared statements.
@@ -148,20 +136,16 @@ def one_transaction(_):
 
 
 def identified(_):
-    """psycopg: through PgBouncer, an identified session takes and acks on different connections"""
-    with connect(**POOLER, prepare_threshold=None) as db, connect(**POOLER, prepare_threshold=None) as other:
+    """psycopg: through PgBouncer, an identified session takes and acks in two transactions"""
+    with connect(**POOLER, prepare_threshold=None) as db:
         put(db, "a")
         session = value(db, "SELECT xqueue.identify(grace => '1 min', local => true)")
         with db.transaction():
             db.execute("SELECT xqueue.identify(%s, local => true)", (session,))
             [job] = db.execute("SELECT * FROM xqueue.take(NULL::psycopg_jobs, %s)", ("5s",)).fetchall()
-            pid = value(db, "SELECT pg_backend_pid()")
-        with other.transaction():
-            equal(value(other, "SELECT pg_backend_pid()"), pid)  # forces the next transaction onto another connection
-            with db.transaction():
-                db.execute("SELECT xqueue.identify(%s, local => true)", (session,))
-                db.execute("SELECT xqueue.ack('psycopg_jobs', %s)", (job.id,))
-                assert value(db, "SELECT pg_backend_pid()") != pid
+        with db.transaction():
+            db.execute("SELECT xqueue.identify(%s, local => true)", (session,))
+            db.execute("SELECT xqueue.ack('psycopg_jobs', %s)", (job.id,))
         equal(states(db), "")
         db.execute("DELETE FROM xqueue.session WHERE uuid = %s", (session,))
 
@@ -175,7 +159,7 @@ with connect() as db:
     db.execute("CREATE TABLE psycopg_jobs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text NOT NULL)")
     db.execute("""SELECT xqueue.upgrade('psycopg_jobs', '{"features": {"retry": true}}')""")
 try:
-    run([sync_loop, async_loop, killed, one_transaction, identified], None, clean_up)
+    run([sync_loop, async_loop, one_transaction, identified], None, clean_up)
 finally:
     with connect() as db:
         db.execute("DROP TABLE psycopg_jobs")

@@ -1,10 +1,7 @@
-// Helpers shared by the Node programs: loading a library, unnumbered TAP lines, polling, a restart of the server, PgBouncer's
-// address.
+// Helpers shared by the Node programs: loading a library, unnumbered TAP lines, a restart of the server, PgBouncer's address.
 
-import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { createRequire } from "node:module";
-import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 
@@ -28,15 +25,6 @@ export async function run(client, tests, cleanUp) {
             console.log(`not ok - ${client}: ${name}\n${error.stack}`);
             await cleanUp();
         }
-    }
-}
-
-/** Polls until condition() is true. */
-export async function until(condition) {
-    const deadline = Date.now() + 20000;
-    while (!(await condition())) {
-        assert(Date.now() < deadline, "waited for 20 s in vain");
-        await sleep(10);
     }
 }
 
