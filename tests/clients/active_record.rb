@@ -64,7 +64,6 @@ class MakeQueue < ActiveRecord::Migration[6.1]
 end
 
 def db = ActiveRecord::Base.connection
-def pool = ActiveRecord::Base.connection_pool
 def value(sql, on: db) = on.uncached { on.select_value(sql) }
 def count(status) = Job.uncached { Job.where(status: status).count }
 
@@ -145,21 +144,17 @@ def take_tasks(work)
   end
 end
 
-# Models behind PgBouncer, with two pools of one connection. PgBouncer before 1.21 does not support prepared statements.
+# Models behind PgBouncer. PgBouncer before 1.21 does not support prepared statements.
 class Pooled < ActiveRecord::Base
   self.abstract_class = true
   PGBOUNCER = { host: ENV["POOLER_HOST"], port: ENV["POOLER_PORT"], prepared_statements: false, advisory_locks: false, pool: 1 }.freeze
 end
 
-class OtherPooled < ActiveRecord::Base
-  self.abstract_class = true
-end
-
 # The next transaction can run on a server connection without this setting, so each transaction names the schema.
-def pooled_transaction(model)
-  model.transaction do
-    model.connection.execute("SET LOCAL search_path = #{SCHEMA}")
-    yield(->(sql) { value(sql, on: model.connection) })
+def pooled_transaction
+  Pooled.transaction do
+    Pooled.connection.execute("SET LOCAL search_path = #{SCHEMA}")
+    yield(->(sql) { value(sql, on: Pooled.connection) })
   end
 end
 
@@ -239,27 +234,6 @@ TESTS = {
     fails(PG::NoDataFound) { Job.ack(job.id + 1000) }
     fails(PG::ObjectNotInPrerequisiteState) { job.ack }
     fails(PG::UndefinedColumn) { Job.put([{ nothing: 1 }]) }
-    other = pool.checkout
-    value("SELECT xqueue.take('jobs')", on: other)
-    fails(PG::ObjectInUse) { job.ack }
-    value("SELECT xqueue.give_back()", on: other)
-    pool.checkin(other)
-    Job.take_tasks.each(&:ack)
-  end,
-
-  "the task of a consumer that is killed or leaves is ready again; one in the pool gives it back" => lambda do
-    Job.create!(url: "a")
-    leave = ->(other) { other.disconnect! }
-    kill = ->(other) { value("SELECT pg_terminate_backend(#{value('SELECT pg_backend_pid()', on: other)})") }
-    give_back = ->(other) { equal(value("SELECT xqueue.give_back()", on: other), 1) }
-    [leave, kill, give_back].each do |action|
-      other = pool.checkout
-      value("SELECT xqueue.take('jobs')", on: other)
-      equal(count("T"), 1)
-      action.call(other)
-      wait_until { count("R") == 1 }
-      pool.remove(other)
-    end
     Job.take_tasks.each(&:ack)
   end,
 
@@ -276,28 +250,23 @@ TESTS = {
   "through PgBouncer, take, work and ack in one transaction" => lambda do
     %w[a b].each do |url|
       Job.create!(url: url)
-      pooled_transaction(Pooled) do |value|
+      pooled_transaction do |value|
         id = value.call("SELECT id FROM xqueue.take(NULL::jobs, '5s')")
         equal(value.call("SELECT url FROM xqueue.ack(NULL::jobs, #{id})"), url)
       end
     end
   end,
 
-  "through PgBouncer, an identified session takes and acks on different connections" => lambda do
+  "through PgBouncer, an identified session takes and acks in two transactions" => lambda do
     Job.create!(url: "a")
-    session = id = first = nil
-    pooled_transaction(Pooled) do |value|
+    session = id = nil
+    pooled_transaction do |value|
       session = value.call("SELECT xqueue.identify(grace => '1 min', local => true)")
       id = value.call("SELECT id FROM xqueue.take(NULL::jobs, '5s')")
-      first = value.call("SELECT pg_backend_pid()")
     end
-    pooled_transaction(OtherPooled) do |busy|
-      equal(busy.call("SELECT pg_backend_pid()"), first) # forces the next transaction onto another connection
-      pooled_transaction(Pooled) do |value|
-        value.call("SELECT xqueue.identify('#{session}', local => true)")
-        equal(value.call("SELECT id FROM xqueue.ack(NULL::jobs, #{id})"), id)
-        raise "one connection" if value.call("SELECT pg_backend_pid()") == first
-      end
+    pooled_transaction do |value|
+      value.call("SELECT xqueue.identify('#{session}', local => true)")
+      equal(value.call("SELECT id FROM xqueue.ack(NULL::jobs, #{id})"), id)
     end
     db.execute("DELETE FROM xqueue.session WHERE uuid = '#{session}'")
   end,
@@ -330,7 +299,7 @@ TESTS = {
 
 begin
   db.execute("CREATE SCHEMA #{SCHEMA}")
-  [Pooled, OtherPooled].each { |model| model.establish_connection(SERVER.merge(Pooled::PGBOUNCER)) }
+  Pooled.establish_connection(SERVER.merge(Pooled::PGBOUNCER))
   [MakeJobs, MakeQueue].each { |migration| migration.migrate(:up) }
   TESTS.each do |name, test|
     test.call

@@ -170,27 +170,8 @@ my @tests = (
         fails('55000', $ack, $id);
         fails('22004', $ack, undef);
         fails('42703', "SELECT xqueue.put('$table', ?)", '{"nothing": 1}');
-        my $other = connect_here();
-        take($other);
-        fails('55006', $ack, $id);
-        $other->disconnect;
-        ack(map { $_->{id} } take($db));
-    },
-
-    'the task of a consumer that is killed or leaves is ready again' => sub {
-        put({ url => 'a' });
-        my $leave = sub { $_[0]->disconnect };
-        my $kill = sub { $db->do('SELECT pg_terminate_backend(?)', {}, $_[0]{pg_pid}) };
-        for my $end ($leave, $kill) {
-            my $other = connect_here();
-            take($other);
-            equal(count('T'), 1);
-            $end->($other);
-            until_true { count('R') };
-        }
         take($db);
-        equal($db->selectrow_array('SELECT xqueue.give_back()'), 1);
-        ack(map { $_->{id} } take($db));
+        ack($id);
     },
 
     'an asynchronous take waits for a put; pg_cancel ends it' => sub {
@@ -207,14 +188,6 @@ my @tests = (
         $take->pg_cancel;
         equal($other->selectrow_array('SELECT xqueue.give_back()'), 1);
         ack(map { $_->{id} } take($db));
-    },
-
-    'CALL next acks and takes' => sub {
-        my ($first, $second) = put({ url => 'a' }, { url => 'b' });
-        my $task = $db->selectrow_array("CALL xqueue.next('$table', '5s')");
-        $task = $db->selectrow_array("CALL xqueue.next('$table', '5s', task => ?)", {}, $task);
-        equal(decode_json($task)->{id}, $second);
-        equal($db->selectrow_array("CALL xqueue.next('$table', '0', task => ?)", {}, $task), undef);
     },
 
     "a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun" => sub {
@@ -241,24 +214,19 @@ my @tests = (
         }
     },
 
-    'through PgBouncer, an identified session takes and acks on different connections' => sub {
-        my ($pooled, $other) = (through_pgbouncer(), through_pgbouncer());
-        my $pid = sub { $_[0]->selectrow_array('SELECT pg_backend_pid()') };
+    'through PgBouncer, an identified session takes and acks in two transactions' => sub {
+        my $pooled = through_pgbouncer();
         my $session = $pooled->selectrow_array("SELECT xqueue.identify(grace => '1 min', local => true)");
         put({ url => 'a' });
         my $in_session = sub {
             $pooled->begin_work;
             $pooled->do('SELECT xqueue.identify(?, local => true)', {}, $session);
-            my @result = ($pid->($pooled), $_[0]->());
+            my ($result) = $_[0]->();
             $pooled->commit;
-            return @result;
+            return $result;
         };
-        my ($first, $job) = $in_session->(sub { take($pooled) });
-        $other->begin_work;
-        equal($pid->($other), $first);    # forces the next transaction onto another connection
-        my ($second) = $in_session->(sub { $pooled->do("SELECT xqueue.ack('dbi_jobs', ?)", {}, $job->{id}) });
-        $second != $first or croak 'one connection';
-        $other->commit;
+        my $job = $in_session->(sub { take($pooled) });
+        $in_session->(sub { $pooled->do("SELECT xqueue.ack('dbi_jobs', ?)", {}, $job->{id}) });
         $db->do('DELETE FROM xqueue.session WHERE uuid = ?', {}, $session);
     },
 );

@@ -67,13 +67,6 @@ function equal(mixed $actual, mixed $expected): void
     $actual === $expected or throw new Exception('expected ' . json_encode($expected) . ', got ' . json_encode($actual));
 }
 
-function until(callable $condition): void
-{
-    for ($deadline = microtime(true) + 20; !$condition(); usleep(10000)) {
-        microtime(true) < $deadline or throw new Exception('waited for 20 s in vain');
-    }
-}
-
 function fails(string $state, string $sql, mixed ...$parameters): void
 {
     global $db;
@@ -212,31 +205,15 @@ $tests = [
         }
     },
 
-    'an error has SQLSTATE and hint' => function () use (&$db, $connect, $table) {
+    'an error has SQLSTATE and hint' => function () use (&$db, $table) {
         [$id] = put(['url' => 'a']);
         $ack = "SELECT xqueue.ack('$table', ?)";
         fails('P0002', $ack, $id + 1000);
         fails('55000', $ack, $id);
         fails('22004', $ack, null);
         fails('42703', "SELECT xqueue.put('$table', ?)", '{"nothing": 1}');
-        $other = $connect();
-        take($other);
-        fails('55006', $ack, $id);
-        $other = null;
-        ack(take($db)[0]->id);
-    },
-
-    'the task of a consumer that is killed or leaves is ready again' => function () use (&$db, $connect) {
-        put(['url' => 'a']);
-        $other = $connect();
-        take($other);
-        $other = null;
-        until(fn () => countOf('R') === 1);
-        $other = $connect();
-        take($other);
-        query($db, 'SELECT pg_terminate_backend(?)', query($other, 'SELECT pg_backend_pid()')->fetchColumn());
-        until(fn () => countOf('R') === 1);
-        ack(take($db)[0]->id);
+        take($db);
+        ack($id);
     },
 
     'a persistent connection keeps its tasks until give_back' => function () use (&$db, $connect) {
@@ -248,14 +225,6 @@ $tests = [
         $other = $connect([PDO::ATTR_PERSISTENT => true]);
         equal(query($other, 'SELECT xqueue.give_back()')->fetchColumn(), 1);
         ack(take($db)[0]->id);
-    },
-
-    'CALL next acks and takes' => function () use (&$db, $table) {
-        [, $id] = put(['url' => 'a'], ['url' => 'b']);
-        $task = query($db, "CALL xqueue.next('$table', '5s')")->fetchColumn();
-        $task = query($db, "CALL xqueue.next('$table', '5s', task => ?)", $task)->fetchColumn();
-        equal(json_decode($task)->id, $id);
-        equal(query($db, "CALL xqueue.next('$table', '0', task => ?)", $task)->fetchColumn(), null);
     },
 
     "a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun" => function () use (&$db, $connect, $table) {
@@ -280,24 +249,19 @@ $tests = [
         }
     },
 
-    'through PgBouncer, an identified session takes and acks on different connections' => function () use (&$db) {
-        [$pooled, $other] = [through_pgbouncer(), through_pgbouncer()];
-        $pid = fn (PDO $db) => $db->query('SELECT pg_backend_pid()')->fetchColumn();
+    'through PgBouncer, an identified session takes and acks in two transactions' => function () use (&$db) {
+        $pooled = through_pgbouncer();
         $session = $pooled->query("SELECT xqueue.identify(grace => '1 min', local => true)")->fetchColumn();
-        $inSession = function (callable $work) use ($pooled, $pid, $session) {
+        $inSession = function (callable $work) use ($pooled, $session) {
             $pooled->beginTransaction();
             query($pooled, 'SELECT xqueue.identify(?, local => true)', $session);
-            $result = [$work(), $pid($pooled)];
+            $result = $work();
             $pooled->commit();
             return $result;
         };
         put(['url' => 'a']);
-        [[$job], $first] = $inSession(fn () => take($pooled));
-        $other->beginTransaction();
-        equal($pid($other), $first); // forces the next transaction onto another connection
-        [, $second] = $inSession(fn () => query($pooled, "SELECT xqueue.ack('pdo_jobs', ?)", $job->id));
-        equal($second === $first, false);
-        $other->commit();
+        [$job] = $inSession(fn () => take($pooled));
+        $inSession(fn () => query($pooled, "SELECT xqueue.ack('pdo_jobs', ?)", $job->id));
         query($db, 'DELETE FROM xqueue.session WHERE uuid = ?', $session);
     },
 ];
