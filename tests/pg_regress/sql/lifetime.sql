@@ -30,6 +30,8 @@ SELECT id, status, owner, runat > now() + '59 minutes' AS later FROM xqueue.ack(
 SELECT id, status FROM xqueue.ack(NULL::jobs, 3, delay => '30 ms');
 SELECT until('NOT EXISTS (SELECT FROM jobs WHERE id = 3)');
 SELECT id, status FROM xqueue.ack(NULL::jobs, 4, delay => '0');
+SELECT xqueue.switch('jobs', 2, 'Z');
+:code
 SELECT until('NOT EXISTS (SELECT FROM jobs WHERE id = 4)');
 SELECT id, status FROM jobs;
 SELECT xqueue.ack('jobs', 2);
@@ -76,7 +78,13 @@ SELECT xqueue.put('jobs', '{"id": 6}', ttr => '1 s');
 SELECT xqueue.upgrade('jobs', '{"features": {"ttl": 3600}}')->'features'->'ttl' AS ttl;
 INSERT INTO jobs (id) VALUES (7);
 SELECT id, status FROM xqueue.put(NULL::jobs, '{"id": 8}');
-SELECT id, expires > now() + '59 minutes' AS lives FROM jobs ORDER BY id;
+SELECT count(*) FROM xqueue.put(NULL::jobs, '[{"id": 9}, {"id": 10}]');
+COPY jobs (id) FROM STDIN;
+11
+\.
+SELECT id FROM xqueue.put(NULL::jobs, '{"id": 12}', ttl => '1 day');
+INSERT INTO jobs (id, expires) VALUES (13, now() + interval '1 day');
+SELECT id, expires > now() + '59 minutes' AS lives, expires > now() + '23 hours' AS "a day" FROM jobs ORDER BY id;
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 
@@ -116,10 +124,13 @@ DROP TABLE jobs;
 CREATE TABLE jobs (id int PRIMARY KEY);
 SELECT xqueue.upgrade('jobs', '{"features": {"delayed": true, "buried": true, "ttl": "1 hour", "ttr": "1 minute", "zombie": "1 day"}}')->'fields' AS fields;
 SELECT id, status, date_trunc('second', expires - runat + interval '0.5 s') AS ttl FROM xqueue.put(NULL::jobs, '[{"id": 1}, {"id": 2}]', '10 minutes');
+INSERT INTO jobs (id, runat) VALUES (3, now() + interval '1 day') RETURNING status, expires - runat AS ttl;
 SELECT id, status, runat, expires > now() + '65 minutes' AS lives FROM xqueue.restart(NULL::jobs, 1);
 SELECT id, runat < expires AS "to run, to live" FROM xqueue.take(NULL::jobs);
 SELECT id, status, runat > now() + '100 minutes' AS later, expires > runat + '60 minutes' AS lives FROM xqueue.release(NULL::jobs, 1, delay => '2 hours');
 SELECT id, status, runat > now() + '59 minutes' AS later, expires > runat AS lives FROM xqueue.restart(NULL::jobs, 1, '1 hour');
+SELECT id FROM xqueue.take(NULL::jobs, id => 1);
+SELECT id, date_trunc('second', expires - runat + interval '0.5 s') AS ttl FROM xqueue.release(NULL::jobs, 1, delay => '1 hour', ttl => '10 minutes');
 SELECT id, status FROM xqueue.switch(NULL::jobs, 1, 'R');
 SELECT id FROM xqueue.take(NULL::jobs);
 SELECT id, status, runat > now() + '23 hours' AS later FROM xqueue.ack(NULL::jobs, 1);

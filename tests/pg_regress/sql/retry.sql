@@ -4,6 +4,10 @@
 CREATE TABLE jobs (id int PRIMARY KEY);
 SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"limit": 2}}}') - 'states' AS definition;
 INSERT INTO jobs VALUES (1), (2);
+-- a take that is rolled back is no attempt
+BEGIN;
+SELECT id, attempts FROM xqueue.take(NULL::jobs);
+ROLLBACK;
 SELECT id, attempts, reason FROM xqueue.take(NULL::jobs);
 SELECT id, status, attempts, reason FROM xqueue.release(NULL::jobs, 1);
 SELECT id, attempts FROM xqueue.take(NULL::jobs);
@@ -62,18 +66,39 @@ CREATE TABLE jobs (id int PRIMARY KEY, tries smallint NOT NULL DEFAULT 0);
 SELECT xqueue.upgrade('jobs', '{"fields": {"attempts": "tries"}, "features": {"retry": {"backoff": 60, "factor": 3, "max": "5 min"}}}') - 'states' AS definition;
 INSERT INTO jobs VALUES (1);
 -- The wait between attempts grows up to its limit
-DO $$
+CREATE PROCEDURE pg_temp.waits(times integer) LANGUAGE plpgsql AS $$
 DECLARE
     task jobs;
 BEGIN
-    FOR attempt IN 1..4 LOOP
+    FOR attempt IN 1..times LOOP
         PERFORM xqueue.take('jobs');
         task := xqueue.release(NULL::jobs, 1);
         RAISE NOTICE '% % waits % s', task.tries, task.status, round(extract(epoch FROM task.runat - clock_timestamp()));
-        PERFORM xqueue.restart('jobs', 1);
+        UPDATE jobs SET status = 'R', runat = NULL;
     END LOOP;
 END
 $$;
+CALL pg_temp.waits(4);
+-- By default the factor is two and the longest wait an hour
+UPDATE jobs SET tries = 0;
+SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"backoff": "10 minutes"}}}')->'features'->'retry' AS retry;
+CALL pg_temp.waits(5);
+-- A power that no number holds is the longest wait, too
+UPDATE jobs SET tries = 32000;
+SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"backoff": 100, "factor": 1000, "max": "1 day"}}}')->'features'->'retry' AS retry;
+CALL pg_temp.waits(1);
+-- The waits begin anew with each round of attempts
+UPDATE jobs SET tries = 0;
+SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"limit": 3, "backoff": 100}}}')->'features'->'retry' AS retry;
+CALL pg_temp.waits(5);
+-- A delay of zero overrides the wait, but not the limit
+SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"limit": 2, "backoff": 100}}}')->'features'->'retry' AS retry;
+UPDATE jobs SET tries = 0;
+SELECT count(*) FROM xqueue.take(NULL::jobs);
+SELECT id, status, runat FROM xqueue.release(NULL::jobs, 1, delay => '0');
+SELECT count(*) FROM xqueue.take(NULL::jobs);
+SELECT id, status, runat FROM xqueue.release(NULL::jobs, 1, delay => '0');
+UPDATE jobs SET status = 'R';
 SELECT id, tries FROM xqueue.take(NULL::jobs);
 SELECT id, status, runat FROM xqueue.snatch(NULL::jobs, 1);
 -- At the end of its type the number stays, and the task can be taken
