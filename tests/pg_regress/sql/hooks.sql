@@ -7,7 +7,7 @@ CREATE FUNCTION app.changed(task jsonb, event text) RETURNS void LANGUAGE sql
 AS $$ INSERT INTO app.journal (id, status, event) VALUES ((task->>'id')::int, task->>'status', event) $$;
 CREATE TABLE jobs (id int PRIMARY KEY, note text);
 SET search_path = app, public;
-SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": "changed", "delayed": true, "buried": true, "keep": true, "ttr": true, "ttl": true, "retry": {"limit": 3}}}')->'features'->'on_task_change' AS hook;
+SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": "changed", "delayed": true, "buried": true, "keep": true, "ttr": true, "ttl": true, "tube": true, "retry": {"limit": 3}}}')->'features'->'on_task_change' AS hook;
 RESET search_path;
 
 -- What has happened, in one word
@@ -38,6 +38,9 @@ SELECT until('EXISTS (SELECT FROM app.journal WHERE event = ''ttr'')');
 SELECT id, status FROM xqueue.switch(NULL::jobs, 2, 'W', '10 ms');
 SELECT until('EXISTS (SELECT FROM app.journal WHERE event = ''delay'')');
 INSERT INTO jobs VALUES (4);
+UPDATE jobs SET tube = 'a' WHERE id = 4;
+UPDATE jobs SET note = 'no change of the task' WHERE id = 4;
+INSERT INTO jobs VALUES (4) ON CONFLICT (id) DO UPDATE SET tube = 'b';
 UPDATE jobs SET status = 'B' WHERE id = 4;
 UPDATE jobs SET status = 'R' WHERE id = 4;
 DELETE FROM jobs WHERE id = 4;

@@ -70,6 +70,10 @@ SELECT xqueue.upgrade('jobs', '{"features": {"ttl": "1 hour", "zombie": "1 day"}
 INSERT INTO jobs VALUES (1), (2), (3);
 SELECT count(*) FROM xqueue.switch(NULL::jobs, '{1,2}', 'Z');
 UPDATE jobs SET expires = now() - interval '1 minute' WHERE id IN (1, 2);
+BEGIN;
+SELECT xqueue.upgrade('jobs', '{"features": {"zombie": false, "keep": true}, "convert": {"Z": "D"}}')->'features'->'keep' AS keep;
+SELECT id, status, runat FROM jobs ORDER BY id;
+ROLLBACK;
 SELECT xqueue.upgrade('jobs', '{"features": {"zombie": false}, "convert": {"Z": "R"}}')->'features'->'zombie' AS zombie;
 SELECT id, status, runat, expires > now() + '59 minutes' AS lives FROM jobs ORDER BY id;
 
@@ -110,7 +114,7 @@ SELECT id, status FROM xqueue.release(NULL::jobs, 2);
 SELECT xqueue.upgrade('jobs', '{"features": {"retry": false}, "convert": {"B": "R"}}');
 :code
 SELECT xqueue.upgrade('jobs', '{"features": {"retry": true}, "convert": {"B": "R", "W": "R"}}')->'features' AS features;
-SELECT id, status, runat, attempts FROM jobs ORDER BY id;
+SELECT id, status, runat, attempts, reason FROM jobs ORDER BY id;
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 

@@ -1,8 +1,8 @@
 //! Feature on_task_change: a user's function that is called on every change of a task.
 
 use xqueue_tests::{
-    COLUMNS, Queue, Role, Value, Watcher, ask, connect_as, expect_error, id, json, put, refused,
-    status, take_all, try_sql, unique, wait_until,
+    COLUMNS, Queue, Role, Value, Watcher, ask, connect_as, expect_error, id, json, try_sql, unique,
+    wait_until,
 };
 
 /// Makes a queue with a function that logs each change with its event and the task's state.
@@ -29,61 +29,6 @@ fn noted(q: &mut Queue) -> Vec<String> {
 fn drop_log(mut q: Queue) {
     q.upgrade(&json!({"features": {"on_task_change": false}}));
     q.sql("DROP TABLE {q}_log; DROP FUNCTION {q}_note");
-}
-
-#[test]
-fn every_call_is_an_event_of_its_name_with_the_task_as_it_is_then() {
-    let mut q = noting(&json!({
-        "delayed": true, "buried": true, "keep": true, "ttr": "1 hour", "ttl": true,
-    }));
-    for (call, expected) in [
-        ("put('{q}', '{}')", "put:R"),
-        ("put('{q}', '{\"id\": 9}', delay => '1 hour')", "put:W"),
-        ("take('{q}')", "take:T"),
-        ("touch('{q}', 1, '1 minute')", "touch:T"),
-        ("release('{q}', 1)", "release:R"),
-        ("take('{q}', '1 second')", "take:T"),
-        ("release('{q}', 1, delay => '1 hour')", "release:W"),
-        ("restart('{q}', 1)", "restart:R"),
-        ("take('{q}')", "take:T"),
-        ("snatch('{q}', 1)", "snatch:R"),
-        ("take('{q}')", "take:T"),
-        ("bury('{q}', 1)", "bury:B"),
-        ("dig('{q}', 1)", "kick:R"),
-        ("switch('{q}', 1, 'B')", "bury:B"),
-        ("kick('{q}', 1)", "kick:R"),
-        ("switch('{q}', 1, 'D')", "switch:D"),
-        ("restart('{q}', 1)", "restart:R"),
-        ("take('{q}')", "take:T"),
-        ("ack('{q}', 1)", "ack:D"),
-        ("delete('{q}', 1)", "delete:D"),
-    ] {
-        q.sql(&format!("SELECT xqueue.{call}"));
-        assert_eq!(noted(&mut q), [expected], "{call}");
-    }
-    drop_log(q);
-}
-
-#[test]
-fn changes_by_hand_are_reported_as_what_they_are() {
-    let mut q = noting(&json!({"delayed": true, "buried": true, "tube": true}));
-    for (change, expected) in [
-        ("INSERT INTO {q} (id) VALUES (1)", vec!["put:R"]),
-        ("UPDATE {q} SET tube = 'x'", vec!["update:R"]),
-        ("UPDATE {q} SET status = 'B'", vec!["bury:B"]),
-        ("UPDATE {q} SET status = 'R'", vec!["kick:R"]),
-        ("UPDATE {q} SET payload = '{}'", vec![]),
-        (
-            "INSERT INTO {q} (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET tube = 'y'",
-            vec!["update:R"],
-        ),
-        ("BEGIN; DELETE FROM {q}; ROLLBACK", vec![]),
-        ("DELETE FROM {q}", vec!["delete:R"]),
-    ] {
-        q.sql(change);
-        assert_eq!(noted(&mut q), expected, "{change}");
-    }
-    drop_log(q);
 }
 
 #[test]
@@ -114,20 +59,6 @@ fn what_the_worker_does_is_reported_too() {
 }
 
 #[test]
-fn a_limit_that_is_reached_is_the_event_bury_whatever_reaches_it() {
-    let mut q = noting(&json!({"retry": {"limit": 1}, "ttr": true}));
-    put(&mut q.admin, &q.name, 1);
-    q.sql("SELECT xqueue.take('{q}')");
-    q.sql("SELECT xqueue.release('{q}', 1)");
-    assert_eq!(noted(&mut q), ["put:R", "take:T", "bury:B"]);
-    q.sql("SELECT xqueue.dig('{q}', 1)");
-    q.sql("SELECT xqueue.take('{q}', ttr => '1 millisecond')");
-    q.wait_for("buried", 1);
-    assert_eq!(noted(&mut q), ["kick:R", "take:T", "bury:B"]);
-    drop_log(q);
-}
-
-#[test]
 fn the_function_is_replaced_and_removed_on_a_queue_in_use() {
     let mut q = noting(&json!({}));
     let (name, mut consumer) = (q.name.clone(), q.client());
@@ -152,29 +83,6 @@ fn the_function_is_replaced_and_removed_on_a_queue_in_use() {
     ask(&mut consumer, &name, "SELECT xqueue.ack('{q}', 1)");
     assert!(noted(&mut q).is_empty());
     q.sql("DROP FUNCTION {q}_other");
-    drop_log(q);
-}
-
-#[test]
-fn its_error_fails_the_statement_and_leaves_the_task_and_the_counters() {
-    let mut q = noting(&json!({}));
-    q.sql("SELECT xqueue.put('{q}', '[{}, {}]')");
-    q.sql("SELECT xqueue.take('{q}')");
-    q.sql(
-        "CREATE OR REPLACE FUNCTION {q}_note(task jsonb, event text) RETURNS void LANGUAGE plpgsql AS \
-         $$ BEGIN RAISE EXCEPTION 'not %', event USING ERRCODE = '22012'; END $$",
-    );
-    for (sql, event) in [
-        ("SELECT xqueue.put('{q}', '{}')", "put"),
-        ("SELECT xqueue.take('{q}')", "take"),
-        ("SELECT xqueue.ack('{q}', 1)", "ack"),
-        ("SELECT xqueue.release('{q}', 1)", "release"),
-        ("DELETE FROM {q}", "delete"),
-    ] {
-        q.fails(sql, "22012", &format!("not {event}"));
-    }
-    q.assert_tasks(&[("ready", 1), ("taken", 1)]);
-    assert_eq!(status(&mut q.admin, &q.name, 1).as_deref(), Some("T"));
     drop_log(q);
 }
 
@@ -239,59 +147,6 @@ fn it_has_the_rights_of_the_caller_and_in_the_worker_those_of_the_owner() {
     q.abandon();
     try_sql(&mut as_owner, &format!("DROP TABLE {name}, {name}_log; DROP FUNCTION {name}_note"))
         .unwrap();
-}
-
-#[test]
-fn a_function_that_is_not_there_or_unfit_is_refused() {
-    let mut q = Queue::with("hook", COLUMNS, &json!({}));
-    let upgrade = |hook: &str| {
-        format!(r#"SELECT xqueue.upgrade('{{q}}', '{{"features": {{"on_task_change": {hook}}}}}')"#)
-    };
-    refused(
-        &mut q,
-        &[
-            (&upgrade(r#""no_such""#), "42883", "no_such"),
-            (&upgrade(r#""pg_catalog.upper""#), "42883", "upper"),
-            (&upgrade("true"), "22023", "true"),
-            (&upgrade("1"), "22023", "1"),
-            (&upgrade(r#""""#), "22023", ""),
-        ],
-    );
-}
-
-#[test]
-fn a_function_that_was_dropped_is_named_in_the_error_and_can_be_switched_off() {
-    let mut q = noting(&json!({}));
-    q.sql("DROP FUNCTION {q}_note");
-    let function = format!("{}_note", q.name);
-    q.fails("SELECT xqueue.put('{q}', '{}')", "42883", &function);
-    q.upgrade(&json!({"features": {"on_task_change": false}}));
-    q.sql("SELECT xqueue.put('{q}', '{}')");
-    q.sql("DROP TABLE {q}_log");
-}
-
-#[test]
-fn it_may_itself_use_another_queue() {
-    let mut next = Queue::with("hook", COLUMNS, &json!({}));
-    let mut q = Queue::with("hook", COLUMNS, &json!({}));
-    q.sql(&format!(
-        "CREATE FUNCTION {{q}}_chain(task jsonb, event text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN \
-         IF event = 'ack' THEN PERFORM xqueue.put('{}', jsonb_build_object('payload', task)); END IF; END $$",
-        next.name
-    ));
-    let chain = format!("{}_chain", q.name);
-    q.upgrade(&json!({"features": {"on_task_change": chain}}));
-    q.sql("SELECT xqueue.put('{q}', '{}')");
-    q.sql("SELECT xqueue.take('{q}')");
-    q.sql("BEGIN; SELECT xqueue.ack('{q}', 1); ROLLBACK");
-    next.assert_tasks(&[("total", 0)]);
-    q.sql("SELECT xqueue.ack('{q}', 1)");
-    let name = next.name.clone();
-    assert_eq!(take_all(&mut next.admin, &name).len(), 1);
-    next.assert_tasks(&[("taken", 1)]);
-    assert_eq!((q.calls("ack"), next.calls("put")), (1, 1));
-    q.upgrade(&json!({"features": {"on_task_change": false}}));
-    q.sql("DROP FUNCTION {q}_chain");
 }
 
 #[test]
