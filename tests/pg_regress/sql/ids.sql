@@ -10,6 +10,14 @@ SELECT xqueue.put('jobs', '[{"note": "a"}, {"note": "b"}]') - 'owner' AS task;
 SELECT id FROM xqueue.put(jsonb_populate_record(NULL::jobs, '{"note": "c"}'));
 INSERT INTO jobs (note) VALUES ('d') RETURNING id;
 SELECT xqueue.put('jobs', '{"id": 50}')->'id' AS id;
+-- a table with no positive key begins with one, and loses the identity again
+CREATE TABLE negative (id int PRIMARY KEY);
+INSERT INTO negative VALUES (-5);
+SELECT xqueue.upgrade('negative', '{"features": {"id": "auto_increment"}}')->'features'->'id' AS id;
+SELECT id FROM xqueue.put(NULL::negative, '{}');
+SELECT xqueue.downgrade('negative');
+SELECT attidentity FROM pg_attribute WHERE attrelid = 'negative'::regclass AND attname = 'id';
+DROP TABLE negative;
 -- time64 in its place: after all that was
 SELECT xqueue.upgrade('jobs', '{"features": {"id": "time64"}}')->'features'->'id' AS id;
 SELECT count(*) AS tasks, count(DISTINCT id) AS keys, min(id) > 1700000000000000 AS late
@@ -22,6 +30,8 @@ INSERT INTO jobs (id) VALUES (4000000000000000);
 SELECT xqueue.upgrade('jobs', '{"features": {"id": false}}')->'features'->'id' AS id;
 SELECT xqueue.upgrade('jobs', '{"features": {"id": "time64"}}')->'features'->'id' AS id;
 SELECT id > 4000000000000000 AS late FROM xqueue.put(NULL::jobs, '{"note": "later"}');
+SELECT xqueue.upgrade('jobs', '{"features": {"id": "auto_increment"}}')->'features'->'id' AS id;
+SELECT id = (SELECT max(id) + 1 FROM jobs) AS "the next" FROM xqueue.put(NULL::jobs, '{"note": "behind it"}');
 SELECT xqueue.upgrade('jobs', '{"features": {"id": false}}')->'features'->'id' AS id;
 SELECT pg_get_expr(adbin, adrelid) AS "default" FROM pg_attrdef WHERE adrelid = 'jobs'::regclass AND adnum = 1;
 SELECT xqueue.put('jobs', '{"note": "no key"}');
@@ -56,11 +66,11 @@ DROP TABLE jobs;
 -- A user's function, which is found again whatever the search path
 CREATE SCHEMA app;
 CREATE SEQUENCE app.tens START WITH 10 INCREMENT BY 10;
-CREATE FUNCTION app.next_ten() RETURNS bigint LANGUAGE sql AS $$ SELECT pg_catalog.nextval('app.tens') $$;
+CREATE FUNCTION app."next; ten"() RETURNS bigint LANGUAGE sql AS $$ SELECT pg_catalog.nextval('app.tens') $$;
 CREATE TABLE jobs (id bigint PRIMARY KEY, note text);
 SET search_path = app, public;
 SET client_min_messages = warning;
-SELECT xqueue.upgrade('jobs', '{"features": {"id": "next_ten"}}')->'features'->'id' AS id;
+SELECT xqueue.upgrade('jobs', '{"features": {"id": "\"next; ten\""}}')->'features'->'id' AS id;
 RESET search_path;
 SELECT id FROM xqueue.put(NULL::jobs, '[{"note": "a"}, {"note": "b"}, {"id": 5, "note": "c"}]');
 SELECT xqueue.upgrade('jobs', '{"features": {"id": "no_such_function"}}');
@@ -89,8 +99,13 @@ DROP TABLE jobs;
 CREATE TABLE jobs (id serial PRIMARY KEY, note text);
 SELECT xqueue.upgrade('jobs', '{"features": {"id": "auto_increment"}}')->'features'->'id' AS id;
 SELECT id FROM xqueue.put(NULL::jobs, '{}');
-SELECT xqueue.upgrade('jobs', '{"features": {"id": "app.next_ten"}}');
+SELECT xqueue.upgrade('jobs', '{"features": {"id": "app.\"next; ten\""}}');
 :code
+SELECT xqueue.upgrade('jobs', '{"features": {"id": false}}')->'features'->'id' AS id;
+SELECT id FROM xqueue.put(NULL::jobs, '{}');
+DROP TABLE jobs;
+CREATE TABLE jobs (id int GENERATED ALWAYS AS IDENTITY (START 100) PRIMARY KEY);
+SELECT xqueue.upgrade('jobs', '{"features": {"id": "auto_increment"}}')->'features'->'id' AS id;
 SELECT xqueue.upgrade('jobs', '{"features": {"id": false}}')->'features'->'id' AS id;
 SELECT id FROM xqueue.put(NULL::jobs, '{}');
 DROP TABLE jobs;
@@ -116,7 +131,7 @@ SELECT xqueue.create('made', '{"features": {"id": "uuid"}}')->'features'->'id' A
 SELECT format_type(atttypid, NULL) AS type FROM pg_attribute WHERE attrelid = 'made'::regclass AND attnum = 1;
 SELECT payload FROM xqueue.put(NULL::made, '{"payload": 1}');
 SELECT xqueue.drop('made');
-SELECT xqueue.create('made', '{"features": {"id": "app.next_ten"}}')->'features'->'id' AS id;
+SELECT xqueue.create('made', '{"features": {"id": "app.\"next; ten\""}}')->'features'->'id' AS id;
 SELECT id FROM xqueue.put(NULL::made, '{"payload": 1}');
 SELECT xqueue.drop('made');
 SELECT xqueue.create('made', '{"features": {"id": "time64"}}')->'features'->'id' AS id;
