@@ -97,6 +97,7 @@ CREATE FUNCTION last_first(count integer) RETURNS SETOF integer LANGUAGE sql SET
 AS $$ SELECT id FROM jobs WHERE status = 'R' ORDER BY id DESC LIMIT count $$;
 SELECT xqueue.upgrade('jobs', '{"features": {"pick": "last_first"}}')->'features'->'pick' AS pick;
 SELECT id FROM xqueue.take(NULL::jobs, count => 2);
+SELECT xqueue.upgrade('jobs', jsonb_build_object('features', xqueue.upgrade('jobs')->'features'))->'features'->'pick' AS "given again";
 SELECT xqueue.upgrade('jobs', '{"features": {"pick": "nobody"}}');
 :code
 SELECT xqueue.upgrade('jobs', '{"features": {"pick": true}}');

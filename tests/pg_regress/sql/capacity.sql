@@ -24,6 +24,7 @@ COPY jobs (id) FROM STDIN;
 :code
 -- what is not inserted needs no room
 INSERT INTO jobs (id) VALUES (1), (2) ON CONFLICT DO NOTHING;
+INSERT INTO jobs (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET id = jobs.id;
 SELECT xqueue.put('jobs', '[]') AS nothing;
 SELECT s->'capacity' AS capacity, s->'reserved' AS reserved, s->'producers' AS producers FROM xqueue.stats('jobs') s;
 -- an ack and a put in one transaction

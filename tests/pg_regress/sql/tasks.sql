@@ -119,7 +119,9 @@ SELECT region, no FROM xqueue.release(NULL::parts, '{"no": 3, "region": "a"}');
 SELECT xqueue.release('parts', '[{"region": "b, c", "no": 4}]'::jsonb);
 SELECT region, no FROM xqueue.peek(NULL::parts, ARRAY[ROW('n', 2), ROW('a', 3), ROW('z', 1)]);
 SELECT region, no FROM xqueue.take(NULL::parts);
-SELECT (xqueue.ack(p)).no FROM parts p WHERE status = 'T';
+SELECT region, no FROM xqueue.take(NULL::parts, id => ARRAY[ROW('n', 2), ROW('b, c', 4)]);
+SELECT region, no FROM xqueue.release(NULL::parts, ROW('n', 2));
+SELECT (xqueue.ack(p)).no FROM parts p WHERE status = 'T' ORDER BY p.no;
 SELECT region, no, status FROM parts ORDER BY 1, 2;
 SELECT xqueue.ack('parts', ROW('n', 2));
 :code

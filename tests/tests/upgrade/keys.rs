@@ -152,25 +152,6 @@ fn composite_keys() {
     );
 }
 
-#[test]
-fn composite_batches() {
-    let options = json!({});
-    let mut q = Queue::with("key", "a int, b text, PRIMARY KEY (a, b)", &options);
-    let name = q.name.clone();
-    q.sql("INSERT INTO {q} SELECT n, 'x' FROM generate_series(1, 5) n");
-    assert_eq!(take(&mut q.admin, &name, "0", 5).len(), 5);
-    let sql = format!(
-        r#"SELECT xqueue.ack('{name}', '[{{"a": 1, "b": "x"}}, {{"a": 2, "b": "x"}}]'::jsonb)"#
-    );
-    assert_eq!(values(&mut q.admin, &sql, &[]).len(), 2);
-    let sql = format!("SELECT xqueue.ack('{name}', ARRAY[ROW(3, 'x'), ROW(4, 'x')])");
-    assert_eq!(values(&mut q.admin, &sql, &[]).len(), 2);
-    // A task as returned by take identifies itself.
-    let sql = format!("SELECT xqueue.release('{name}', to_jsonb(t)) FROM {name} AS t");
-    assert_eq!(values(&mut q.admin, &sql, &[])[0]["status"], json!("R"));
-    q.assert_tasks(&[("ready", 1), ("total", 1)]);
-}
-
 /// The driver sends every parameter without a type, and it resolves to text.
 #[test]
 fn untyped_parameters() {
@@ -215,30 +196,4 @@ fn untyped_parameters() {
         );
         q.assert_tasks(&[("total", 0)]);
     }
-}
-
-#[test]
-fn typed_batches() {
-    let mut q = Queue::new("key");
-    let all: Vec<i64> = (0..10).map(|n| put(&mut q.admin, &q.name, n)).collect();
-    take_all(&mut q.admin, &q.name);
-    let c = &mut q.admin;
-    assert_eq!(
-        values(c, "SELECT xqueue.ack($1::text, $2::bigint[])", &[&q.name, &&all[..4]]).len(),
-        4
-    );
-    let narrow: Vec<i32> = all[4..6].iter().map(|n| *n as i32).collect();
-    assert_eq!(
-        values(c, "SELECT xqueue.release($1::text, $2::int[])", &[&q.name, &narrow]).len(),
-        2
-    );
-    assert!(
-        values(c, "SELECT xqueue.ack($1::text, '{}'::bigint[])", &[&q.name]).is_empty(),
-        "an empty batch"
-    );
-    // A batch that names a task twice acks it once or fails.
-    let twice = vec![all[6], all[6]];
-    let result = c.query("SELECT xqueue.ack($1::text, $2::bigint[])", &[&q.name, &twice]);
-    assert!(matches!(&result, Ok(rows) if rows.len() == 1) || result.is_err());
-    q.assert_exact();
 }

@@ -92,37 +92,6 @@ fn a_session_sees_a_switch_that_another_has_made_in_its_open_transaction() {
 }
 
 #[test]
-fn a_refused_switch_changes_nothing_and_says_how_many_are_in_the_way() {
-    let mut q = queue(&json!({"delayed": true, "buried": true, "zombie": "1 hour"}));
-    q.sql(
-        "INSERT INTO {q} (status, runat) VALUES ('W', now() + interval '1 hour'), ('B', NULL), \
-         ('B', NULL), ('Z', now() + interval '1 hour')",
-    );
-    let before = q.ask_one("SELECT xqueue.upgrade('{q}')");
-    let inside = [
-        ("delayed", 'W', "1 waiting task"),
-        ("buried", 'B', "2 buried"),
-        ("zombie", 'Z', "1 zombie"),
-    ];
-    for (feature, letter, count) in inside {
-        let sql = format!(
-            r#"SELECT xqueue.upgrade('{{q}}', '{{"features": {{"{feature}": false, "ttl": true}}}}')"#
-        );
-        let e = q.fails(&sql, "55006", count);
-        assert!(e.hint().is_some_and(|hint| hint.contains(&format!("\"{letter}\""))), "{e:?}");
-        assert_eq!(q.ask_one("SELECT xqueue.upgrade('{q}')"), before, "after {feature}");
-    }
-    for convert in [r#"{"T": "R"}"#, r#"{"R": "B"}"#, r#"{"B": "W"}"#, r#"{"B": "R"}"#] {
-        let sql = format!(r#"SELECT xqueue.upgrade('{{q}}', '{{"convert": {convert}}}')"#);
-        q.fails(&sql, "22023", "");
-    }
-    let lost =
-        r#"SELECT xqueue.upgrade('{q}', '{"features": {"buried": false}, "convert": {"B": "D"}}')"#;
-    q.fails(lost, "22023", "no such state");
-    assert_eq!(q.ask_one("SELECT xqueue.upgrade('{q}')"), before);
-}
-
-#[test]
 fn converted_tasks_wake_waiting_consumers_and_end_waits() {
     let mut q = queue(&json!({"buried": true, "keep": true}));
     q.sql("INSERT INTO {q} (id, status) VALUES (1, 'B')");

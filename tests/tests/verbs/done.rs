@@ -80,33 +80,6 @@ fn batches_are_all_or_nothing() {
 }
 
 #[test]
-fn keys_of_other_types() {
-    for (key, keys) in [
-        ("text", ["a", "b,c", "{d}"]),
-        (
-            "uuid",
-            [
-                "00000000-0000-0000-0000-000000000001",
-                "00000000-0000-0000-0000-000000000002",
-                "00000000-0000-0000-0000-000000000003",
-            ],
-        ),
-        ("numeric", ["1", "1.5", "2"]),
-        ("timestamptz", ["2026-01-01", "2026-01-02", "2026-01-03"]),
-    ] {
-        let mut q = Queue::with("done", &format!("id {key} PRIMARY KEY"), &json!({}));
-        for id in keys {
-            q.sql(&format!("INSERT INTO {{q}} VALUES ('{id}')"));
-        }
-        let sql = format!(
-            "SELECT xqueue.ack('{{q}}', array_agg((t->>'id')::{key})) FROM xqueue.take('{{q}}', count => 3) t"
-        );
-        assert_eq!(q.ask(&sql).len(), 3, "{key}");
-        q.assert_tasks(&[("total", 0)]);
-    }
-}
-
-#[test]
 fn next_in_batches() {
     let mut q = filled(&json!({}), 250);
     let sql = "CALL xqueue.next($1::text, '0', task => $2::jsonb, count => 100)";

@@ -134,50 +134,6 @@ fn waiting_consumers_ask_again() {
 }
 
 #[test]
-fn its_error_fails_the_take() {
-    let (mut q, name) = picked_by("{}", "SELECT 1 / (count - 1)::bigint");
-    put(&mut q.admin, &name, 1);
-    let mut c = q.client();
-    let take_one = format!("SELECT xqueue.take('{name}')");
-    expect_error(&mut c, &take_one, "22012", "division by zero");
-    expect_error(
-        &mut c,
-        &format!("SELECT xqueue.take('{name}', '1s')"),
-        "22012",
-        "division by zero",
-    );
-    assert_eq!(ids(&take(&mut c, &name, "0", 2)), [1]);
-    assert_eq!(release(&mut c, &name, 1).len(), 1);
-    q.sql("ALTER FUNCTION {q}_pick RENAME TO {q}_other");
-    let error = expect_error(&mut c, &take_one, "42883", "does not exist");
-    assert!(error.hint().is_some_and(|hint| hint.contains("\"pick\": false")), "{error:?}");
-    q.fails(
-        "SELECT xqueue.upgrade('{q}', '{\"features\": {\"pick\": \"{q}_pick\"}}')",
-        "42883",
-        "does not exist",
-    );
-    let error = q.fails(
-        "SELECT xqueue.upgrade('{q}', '{\"features\": {\"pick\": \"{q}_missing\"}}')",
-        "42883",
-        " or ",
-    );
-    assert!(error.hint().is_some());
-    q.fails(
-        "SELECT xqueue.upgrade('{q}', '{\"features\": {\"pick\": true}}')",
-        "22023",
-        "name of a function",
-    );
-    q.upgrade(&json!({"features": {"pick": format!("{name}_other")}}));
-    let shown = q.upgrade(&json!({}));
-    assert_eq!(shown["features"]["pick"], format!("public.{name}_other(integer, text)"));
-    // The displayed features can be passed to upgrade again.
-    assert_eq!(q.upgrade(&json!({"features": shown["features"].clone()})), shown);
-    assert_eq!(ids(&take(&mut c, &name, "0", 2)), [1]);
-    q.sql("DROP FUNCTION {q}_other");
-    q.upgrade(&json!({"features": {"pick": false}}));
-}
-
-#[test]
 fn keys_of_several_columns() {
     let mut q = Queue::with("pick", "b text, a int, n int, PRIMARY KEY (a, b)", &json!({}));
     let name = q.name.clone();

@@ -3,44 +3,6 @@
 
 use xqueue_tests::*;
 
-#[test]
-fn put_stops_at_the_capacity() {
-    let mut q = Queue::limited("capacity", 3, 0);
-    assert_eq!(q.puts(2), 2);
-    assert_eq!(q.puts(2), 0, "all tasks of a call or none");
-    assert_eq!((q.puts(1), q.puts(1)), (1, 0));
-    assert_eq!(q.ask("SELECT xqueue.put('{q}', '{}', timeout => '10 ms')"), Vec::<Value>::new());
-    let name = q.name.clone();
-    assert!(
-        q.ask(&format!("SELECT to_jsonb(p) FROM xqueue.put(NULL::{name}, '{{}}') p")).is_empty()
-    );
-    q.drain(2);
-    assert_eq!(q.puts(2), 2);
-    q.fails("SELECT xqueue.put('{q}', '[{}, {}, {}, {}]')", "53400", "4 tasks can never be in");
-    q.fails("SELECT xqueue.put('{q}', '{}', timeout => '-1s')", "22023", "");
-    q.fails("SELECT xqueue.put('{q}', '{}', timeout => NULL)", "22004", "");
-    q.assert_tasks(&[("ready", 3), ("total", 3)]);
-    let stats = q.stats();
-    assert_eq!((&stats["capacity"], &stats["producers"]), (&json!(3), &json!(0)));
-}
-
-#[test]
-fn rows_by_hand_are_refused() {
-    let mut q = Queue::limited("capacity", 3, 1);
-    let error = q.fails("INSERT INTO {q} SELECT FROM generate_series(1, 3)", "53400", "is full");
-    assert!(error.hint().is_some_and(|hint| hint.contains("\"capacity\": 6")), "{error:?}");
-    q.fill(2);
-    q.fails("INSERT INTO {q} DEFAULT VALUES", "53400", "is full");
-    let mut copy = q.admin.copy_in(&format!("COPY {} (id) FROM STDIN", q.name)).unwrap();
-    std::io::Write::write_all(&mut copy, b"77\n").unwrap();
-    assert_eq!(code(&copy.finish().expect_err("there is no room")), "53400");
-    // A statement that inserts no row needs no capacity.
-    q.sql("INSERT INTO {q} (id) SELECT id FROM {q} ON CONFLICT DO NOTHING");
-    q.sql("INSERT INTO {q} (id) SELECT id FROM {q} ON CONFLICT (id) DO UPDATE SET payload = '1'");
-    q.sql("UPDATE {q} SET id = id + 100");
-    q.assert_tasks(&[("total", 3)]);
-}
-
 /// A rollback to the savepoint restores the deleted tasks, so their capacity stays reserved.
 #[test]
 fn room_of_what_is_deleted_in_a_savepoint_stays_reserved() {

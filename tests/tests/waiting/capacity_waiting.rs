@@ -224,16 +224,6 @@ fn a_put_that_waits_in_its_transaction() {
 }
 
 #[test]
-fn not_with_a_fixed_snapshot() {
-    let mut q = Queue::limited("room", 1, 0);
-    q.sql("BEGIN ISOLATION LEVEL REPEATABLE READ");
-    q.fails("SELECT xqueue.put('{q}', '{}', timeout => '1s')", "0A000", "cannot wait for room");
-    q.sql("ROLLBACK; BEGIN ISOLATION LEVEL SERIALIZABLE");
-    assert_eq!((q.puts(1), q.puts(1)), (1, 0));
-    q.sql("COMMIT");
-}
-
-#[test]
 fn put_wait_waits_for_room_first() {
     let mut q = Queue::limited("room", 1, 1);
     let name = q.name.clone();
