@@ -271,13 +271,3 @@ fn a_domain_is_checked_and_read_as_the_type_it_is_based_on() {
     q.sql("DROP TABLE {q}; DROP DOMAIN {q}_count; DROP DOMAIN {q}_data");
     q.abandon();
 }
-
-#[test]
-fn a_change_of_key_and_state_at_once_is_counted_once() {
-    let mut q = Queue::new("regression");
-    q.sql("INSERT INTO {q} (id) VALUES (1), (2)");
-    q.sql("UPDATE {q} SET id = id + 10, status = 'B' WHERE id = 1");
-    q.sql("UPDATE {q} SET id = id + 10 WHERE id = 2");
-    q.assert_tasks(&[("ready", 1), ("buried", 1), ("total", 2)]);
-    assert_eq!((q.transition("R-B"), q.transition("R-R")), (1, 0));
-}

@@ -5,7 +5,7 @@ use std::iter::repeat_n;
 
 use xqueue_tests::{
     Client, Queue, Waiter, ack, connect, database, expect_error, id, ids, json, put, release,
-    scalar, status, take, take_all, unique, values, wait_until,
+    scalar, take, take_all, unique, values,
 };
 
 /// Makes a queue by `create` with these features, followed by other arguments.
@@ -62,34 +62,6 @@ fn fifo_with_one_consumer_is_in_strict_order() {
 }
 
 #[test]
-fn fifottl_by_priority_and_with_all_its_times() {
-    let (mut q, name) = fifottl("fifottl");
-    q.sql("SELECT xqueue.put('{q}', '{\"payload\": \"my_task_data\"}', ttl => '60.1 s', delay => '80 s')");
-    assert!(q.holds(
-        1,
-        "status = 'W' AND expires - runat BETWEEN '60.1 s'::interval AND '70 s'::interval"
-    ));
-    assert!(q.holds(1, "expires BETWEEN now() + '120 s'::interval AND now() + '141 s'::interval"));
-    q.sql("SELECT xqueue.put('{q}', '{}', priority => 1, ttr => '30 s'); SELECT xqueue.put('{q}', '{}')");
-    let mut c = q.client();
-    assert_eq!(take_all(&mut c, &name), [3, 2], "0 is the default and the highest");
-    assert!(q.holds(2, "runat > now() + '20 s'::interval"));
-    assert!(q.holds(3, "runat IS NULL"), "without ttr there is no limit; there it is the ttl");
-    q.sql("SELECT xqueue.put('{q}', '{}', ttl => '100 ms'); SELECT xqueue.put('{q}', '{}', delay => '100 ms')");
-    q.wait_for("waiting", 1);
-    wait_until("the one is gone, the other ready", || {
-        let states = [4, 5].map(|task| status(&mut q.admin, &name, task));
-        states == [None, Some("R".to_owned())]
-    });
-    let short = values(&mut c, &format!("SELECT xqueue.take('{name}', ttr => '50 ms')"), &[]);
-    assert_eq!(ids(&short), [5]);
-    q.wait_for("ready", 1);
-    assert_eq!(q.calls("ttr"), 1);
-    assert_eq!(q.calls("ttl"), 1);
-    assert_eq!(q.calls("delay"), 1);
-}
-
-#[test]
 fn names_of_63_characters_in_any_schema() {
     let mut c = connect();
     let schema = format!("\"My {}\"", unique("schema"));
@@ -118,14 +90,6 @@ fn names_of_63_characters_in_any_schema() {
     q.abandon();
     put(&mut c, &name, 2);
     c.batch_execute(&format!("SELECT xqueue.drop('{name}'); DROP SCHEMA {schema}")).unwrap();
-}
-
-#[test]
-fn temporary_is_unlogged() {
-    let (mut q, _) = created("temporary", "{}", ", temporary => true");
-    let kind = "SELECT to_jsonb(relpersistence::text) FROM pg_class WHERE oid = '{q}'::regclass";
-    assert_eq!(q.ask_one(kind), "u");
-    q.sql("SELECT xqueue.put('{q}', '{}')");
 }
 
 #[test]
@@ -198,28 +162,4 @@ fn touch_with_nothing_less_than_nothing_and_too_much() {
     put(&mut plain.admin, &other, 1);
     assert_eq!(take_all(&mut plain.admin, &other), [1]);
     plain.fails("SELECT xqueue.touch('{q}', 1, '1 s')", "0A000", "feature ttr is not enabled");
-}
-
-#[test]
-fn its_statistics() {
-    let (mut q, name) = fifottl("statistics");
-    let mut c = q.client();
-    for number in 0..3 {
-        put(&mut c, &name, number);
-    }
-    assert_eq!(take_all(&mut c, &name), [1, 2, 3]);
-    assert_eq!(ack(&mut c, &name, 1).len(), 1);
-    c.batch_execute(&format!("SELECT xqueue.bury('{name}', 2); SELECT xqueue.bury('{name}', 3)"))
-        .unwrap();
-    assert_eq!(scalar::<i32>(&mut c, &format!("SELECT xqueue.kick('{name}', 99)"), &[]), 2);
-    c.batch_execute(&format!("SELECT xqueue.delete('{name}', 2)")).unwrap();
-    let stats = q.stats();
-    for (kind, count) in
-        [("put", 3), ("take", 3), ("ack", 1), ("bury", 2), ("kick", 2), ("delete", 1), ("touch", 0)]
-    {
-        assert_eq!(stats["calls"][kind], count, "{kind}");
-    }
-    assert_eq!((&stats["tasks"]["ready"], &stats["tasks"]["total"]), (&json!(1), &json!(1)));
-    let all = q.ask("SELECT t FROM xqueue.stats() t WHERE t->>'queue' LIKE '%{q}'");
-    assert_eq!(all, [stats]);
 }
