@@ -20,7 +20,12 @@ INSERT INTO jobs VALUES (8, 'x'), (10, 'x') ON CONFLICT (id) DO UPDATE SET statu
 EXECUTE tasks;
 UPDATE jobs SET payload = 'y';
 EXECUTE tasks;
-DELETE FROM jobs WHERE id IN (7, 10);
+MERGE INTO jobs j USING (VALUES (7), (8), (20)) AS v (id) ON j.id = v.id
+WHEN MATCHED AND v.id = 7 THEN UPDATE SET status = 'R'
+WHEN MATCHED THEN DELETE
+WHEN NOT MATCHED THEN INSERT (id, status) VALUES (v.id, 'B');
+EXECUTE tasks;
+DELETE FROM jobs WHERE id IN (7, 10, 20);
 EXECUTE tasks;
 
 -- rolled back, as a whole and in part
@@ -55,6 +60,15 @@ EXECUTE tasks;
 SELECT xqueue.check('jobs');
 
 -- TRUNCATE, and what comes after it in the same transaction
+BEGIN;
+INSERT INTO jobs VALUES (30);
+SAVEPOINT a;
+TRUNCATE jobs;
+INSERT INTO jobs VALUES (31);
+RELEASE a;
+INSERT INTO jobs VALUES (32);
+COMMIT;
+EXECUTE tasks;
 BEGIN;
 TRUNCATE jobs;
 INSERT INTO jobs VALUES (1), (2);

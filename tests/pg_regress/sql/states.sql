@@ -114,6 +114,13 @@ INSERT INTO archive (id) VALUES (3);
 SELECT id, status FROM archive ORDER BY id;
 SELECT xqueue.stats('archive')->'tasks' AS tasks;
 
+-- as do rows without a state
+CREATE TABLE gaps (id int PRIMARY KEY, state text);
+INSERT INTO gaps VALUES (1, NULL), (2, 'R');
+SELECT xqueue.upgrade('gaps', '{"fields": {"status": "state"}, "existing": "B"}')->'existing' AS existing;
+SELECT * FROM gaps ORDER BY id;
+DROP TABLE gaps;
+
 -- A value that is no state is refused, by hand too, and nothing is changed
 INSERT INTO archive (id, status) VALUES (4, 'X');
 :code

@@ -5,43 +5,6 @@ use xqueue_tests::*;
 const ALL: [&str; 6] = ["R", "T", "W", "B", "Z", "D"];
 
 #[test]
-fn rollback() {
-    let mut q = Queue::new("count");
-    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 10)");
-    q.assert_tasks(&[("ready", 10)]);
-    q.sql("BEGIN; DELETE FROM {q} WHERE id < 5; INSERT INTO {q} DEFAULT VALUES; UPDATE {q} SET status = 'B'; ROLLBACK");
-    q.assert_tasks(&[("ready", 10), ("buried", 0), ("total", 10)]);
-    // An error in the middle of a statement undoes the counts of its rows.
-    assert!(
-        try_sql(
-            &mut q.admin,
-            &format!("UPDATE {} SET status = 'B', payload = to_jsonb(1 / (id - 7))", q.name)
-        )
-        .is_err()
-    );
-    q.assert_tasks(&[("ready", 10), ("buried", 0)]);
-}
-
-#[test]
-fn nested_savepoints() {
-    let mut q = Queue::new("count");
-    q.sql(
-        "BEGIN; INSERT INTO {q} SELECT FROM generate_series(1, 2);
-         SAVEPOINT a; INSERT INTO {q} SELECT FROM generate_series(1, 3);
-           SAVEPOINT b; INSERT INTO {q} (status) SELECT 'B' FROM generate_series(1, 5);
-             SAVEPOINT c; DELETE FROM {q} WHERE status = 'R'; ROLLBACK TO c; RELEASE c;
-           RELEASE b;
-           SAVEPOINT d; INSERT INTO {q} (status) SELECT 'D' FROM generate_series(1, 7); ROLLBACK TO d;
-             INSERT INTO {q} (status) SELECT 'Z' FROM generate_series(1, 11);
-         RELEASE a; COMMIT",
-    );
-    q.assert_tasks(&[("ready", 5), ("buried", 5), ("done", 0), ("zombie", 11), ("total", 21)]);
-    q.sql("BEGIN; SAVEPOINT a; SAVEPOINT b; DELETE FROM {q}; RELEASE b; ROLLBACK TO a; UPDATE {q} SET status = 'R' WHERE status = 'B'; COMMIT");
-    q.assert_tasks(&[("ready", 10), ("buried", 0), ("zombie", 11), ("total", 21)]);
-    q.sql("DELETE FROM {q}");
-}
-
-#[test]
 fn deep_nesting() {
     let mut q = Queue::new("count");
     let mut sql = String::from("BEGIN;");
@@ -52,39 +15,6 @@ fn deep_nesting() {
         "ROLLBACK TO s150; RELEASE s100; ROLLBACK TO s50; INSERT INTO {q} DEFAULT VALUES; COMMIT";
     q.sql(&sql);
     q.assert_tasks(&[("ready", 51), ("total", 51)]);
-}
-
-#[test]
-fn exception_blocks() {
-    let mut q = Queue::new("count");
-    q.sql(
-        "DO $$ BEGIN FOR i IN 1..40 LOOP
-           BEGIN
-             INSERT INTO {q} DEFAULT VALUES;
-             BEGIN INSERT INTO {q} (status) VALUES ('B'); RAISE 'inner'; EXCEPTION WHEN raise_exception THEN NULL; END;
-             IF i % 2 = 0 THEN RAISE 'outer'; END IF;
-           EXCEPTION WHEN raise_exception THEN INSERT INTO {q} (status) VALUES ('D'); END;
-         END LOOP; END $$",
-    );
-    q.assert_tasks(&[("ready", 20), ("buried", 0), ("done", 20), ("total", 40)]);
-}
-
-#[test]
-fn truncate() {
-    let mut q = Queue::new("count");
-    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 9); TRUNCATE {q}");
-    q.assert_tasks(&[("total", 0)]);
-    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 9)");
-    q.sql("BEGIN; INSERT INTO {q} DEFAULT VALUES; TRUNCATE {q}; INSERT INTO {q} (status) VALUES ('B'), ('B'); ROLLBACK");
-    q.assert_tasks(&[("ready", 9), ("buried", 0), ("total", 9)]);
-    q.sql("BEGIN; SAVEPOINT s; TRUNCATE {q}; INSERT INTO {q} (status) VALUES ('D'); ROLLBACK TO s; INSERT INTO {q} DEFAULT VALUES; COMMIT");
-    q.assert_tasks(&[("ready", 10), ("done", 0), ("total", 10)]);
-    q.sql("BEGIN; INSERT INTO {q} DEFAULT VALUES; SAVEPOINT s; TRUNCATE {q}; INSERT INTO {q} (status) VALUES ('B'), ('B'), ('B'); RELEASE s; DELETE FROM {q} WHERE id IN (SELECT min(id) FROM {q}); COMMIT");
-    q.assert_tasks(&[("ready", 0), ("buried", 2), ("total", 2)]);
-    q.sql("BEGIN; TRUNCATE {q}; TRUNCATE {q}; SAVEPOINT s; INSERT INTO {q} DEFAULT VALUES; TRUNCATE {q}; ROLLBACK TO s; INSERT INTO {q} DEFAULT VALUES; COMMIT");
-    q.assert_tasks(&[("ready", 1), ("total", 1)]);
-    q.sql("TRUNCATE {q} RESTART IDENTITY CASCADE");
-    q.assert_tasks(&[("total", 0)]);
 }
 
 /// A writer in progress when the table is truncated is counted before the TRUNCATE, or waits and is counted after it.
@@ -103,42 +33,6 @@ fn truncate_beside_another_writer() {
     other.batch_execute("COMMIT").unwrap();
     truncating.join().result.unwrap();
     q.assert_tasks(&[("total", 0)]);
-}
-
-#[test]
-fn copy() {
-    let mut q = Queue::new("count");
-    let copy = |q: &mut Queue, rows: &str| {
-        let mut to = q.admin.copy_in(&format!("COPY {} (id, status) FROM STDIN", q.name)).unwrap();
-        std::io::Write::write_all(&mut to, rows.as_bytes()).unwrap();
-        to.finish().is_ok()
-    };
-    let rows: String =
-        (1..=1500).map(|n| format!("{n}\t{}\n", if n % 3 == 0 { "B" } else { "R" })).collect();
-    assert!(copy(&mut q, &rows));
-    q.assert_tasks(&[("ready", 1000), ("buried", 500)]);
-    assert!(!copy(&mut q, "2001\tR\n2002\tR\n1\tR\n"), "1 is there already");
-    q.assert_tasks(&[("ready", 1000), ("buried", 500), ("total", 1500)]);
-}
-
-#[test]
-fn on_conflict() {
-    let mut q = Queue::new("count");
-    q.sql("INSERT INTO {q} (id) VALUES (1), (2)");
-    q.sql("INSERT INTO {q} (id) VALUES (1), (3) ON CONFLICT DO NOTHING");
-    q.assert_tasks(&[("ready", 3), ("total", 3)]);
-    q.sql("INSERT INTO {q} (id, status) VALUES (1, 'D'), (2, 'R'), (4, 'B') ON CONFLICT (id) DO UPDATE SET status = 'B'");
-    q.assert_tasks(&[("ready", 1), ("buried", 3), ("total", 4)]);
-    q.sql(
-        "INSERT INTO {q} (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET payload = '1' WHERE false",
-    );
-    q.assert_tasks(&[("ready", 1), ("buried", 3), ("total", 4)]);
-    q.sql(
-        "MERGE INTO {q} q USING (VALUES (1), (2), (9)) v (id) ON q.id = v.id
-           WHEN MATCHED AND v.id = 1 THEN DELETE WHEN MATCHED THEN UPDATE SET status = 'R'
-           WHEN NOT MATCHED THEN INSERT (id, status) VALUES (v.id, 'D')",
-    );
-    q.assert_tasks(&[("ready", 2), ("buried", 1), ("done", 1), ("total", 4)]);
 }
 
 /// The worker can release a task that is taken without an owner immediately. It is counted either way.
@@ -161,15 +55,6 @@ fn every_state_by_hand() {
     q.assert_tasks(&[("ready", 18), ("total", 18)]);
 }
 
-#[test]
-fn keys_and_partial_updates() {
-    let mut q = Queue::new("count");
-    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 10)");
-    q.sql("UPDATE {q} SET id = id + 100; UPDATE {q} SET payload = '1'; UPDATE {q} SET status = status");
-    q.assert_tasks(&[("ready", 10), ("total", 10)]);
-    assert_eq!(take_all(&mut q.admin, &q.name), (101..=110).collect::<Vec<i64>>());
-}
-
 /// Programs that write whole rows back do this, and so do subscribers of logical replication.
 #[test]
 fn an_update_that_sets_the_key_too() {
@@ -181,13 +66,6 @@ fn an_update_that_sets_the_key_too() {
     q.sql("UPDATE {q} SET id = id + 10 WHERE id = 4");
     q.assert_tasks(&[("ready", 2), ("buried", 2), ("done", 1), ("total", 5)]);
     assert_eq!((q.transition("R-B"), q.transition("R-D")), (2, 1));
-}
-
-#[test]
-fn session_replication_role_replica() {
-    let mut q = Queue::new("count");
-    q.sql("SET session_replication_role = replica; INSERT INTO {q} SELECT FROM generate_series(1, 10); DELETE FROM {q} WHERE id = 1; RESET session_replication_role");
-    q.assert_tasks(&[("ready", 9), ("total", 9)]);
 }
 
 #[test]
@@ -229,34 +107,6 @@ fn a_take_may_not_be_prepared() {
     q.sql(&format!("BEGIN; SAVEPOINT s; SELECT xqueue.take('{{q}}'); ROLLBACK TO s; SELECT xqueue.put('{{q}}', '{{}}'); PREPARE TRANSACTION '{gid}'"));
     q.sql(&format!("COMMIT PREPARED '{gid}'"));
     q.assert_tasks(&[("ready", 2), ("taken", 0)]);
-}
-
-#[test]
-fn calls_are_counted_when_they_commit() {
-    let mut q = Queue::new("count");
-    q.sql("SELECT xqueue.put('{q}', '[{}, {}, {}]'); INSERT INTO {q} DEFAULT VALUES");
-    q.sql("BEGIN; SELECT xqueue.put('{q}', '{}'); ROLLBACK; BEGIN; SELECT xqueue.take('{q}', '0', 2); ROLLBACK");
-    // Every insertion counts as a put.
-    assert_eq!((q.calls("put"), q.calls("take")), (4, 0));
-    let taken = q.takes(3);
-    release(&mut q.admin, &q.name, taken[0]);
-    ack(&mut q.admin, &q.name, taken[1]);
-    assert_eq!(
-        (q.calls("take"), q.calls("release"), q.calls("ack"), q.calls("session")),
-        (3, 1, 1, 0)
-    );
-}
-
-#[test]
-fn a_table_that_was_full_before() {
-    let mut q = Queue::adopt(&database(), &unique("count"));
-    q.sql(
-        "CREATE TABLE {q} (id int PRIMARY KEY); INSERT INTO {q} SELECT generate_series(1, 20000)",
-    );
-    q.upgrade(&json!({"existing": "D"}));
-    q.assert_tasks(&[("done", 20000), ("ready", 0)]);
-    q.sql("UPDATE {q} SET status = 'R' WHERE id <= 10");
-    q.assert_tasks(&[("done", 19990), ("ready", 10)]);
 }
 
 #[test]

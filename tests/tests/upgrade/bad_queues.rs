@@ -148,31 +148,3 @@ fn columns_of_the_wrong_kind() {
     refused(&mut q, &[(&sql, "22023 42703", "")]);
     q.sql(&format!("DROP TABLE {table}"));
 }
-
-#[test]
-fn statuses_by_hand() {
-    let (mut q, _other) = sample();
-    refused(
-        &mut q,
-        &[
-            ("UPDATE {q} SET status = 'X' WHERE id = 3", "23514", ""),
-            ("UPDATE {q} SET status = NULL WHERE id = 3", "23514 23502", ""),
-            ("INSERT INTO {q} (id, status) VALUES (90, 'r')", "23514", ""),
-            ("INSERT INTO {q} (id, status) VALUES (90, '')", "23514", ""),
-        ],
-    );
-}
-
-#[test]
-fn a_column_of_the_users_own_stays_his() {
-    let columns = "id bigserial PRIMARY KEY, expires timestamptz, ttr int, priority text, tube text, attempts text, payload jsonb";
-    let mut q = Queue::with("own", columns, &json!({"features": {"delayed": true}}));
-    q.sql(
-        r#"SELECT xqueue.put('{q}', '{"expires": "2001-01-01", "priority": "none", "ttr": -1}')"#,
-    );
-    let task = take(&mut q.admin, &q.name, "0", 1).remove(0);
-    assert_eq!((&task["priority"], &task["ttr"]), (&json!("none"), &json!(-1)));
-    release(&mut q.admin, &q.name, 1);
-    let definition = q.upgrade(&json!({}));
-    assert!(definition["fields"].get("expires").is_none(), "{definition}");
-}

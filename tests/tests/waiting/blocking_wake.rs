@@ -70,16 +70,6 @@ fn a_task_that_another_session_lets_go() {
 }
 
 #[test]
-fn put_only_when_it_commits() {
-    let mut q = Queue::new("wake");
-    let waiter = Waiter::take(&mut q);
-    q.sql("BEGIN; SELECT xqueue.put('{q}', '{}')");
-    still_waiting(&mut q, &waiter);
-    q.sql("COMMIT");
-    assert_eq!(waiter.task().1["status"], json!("T"));
-}
-
-#[test]
 fn update_by_hand_from_each_state() {
     let mut q = Queue::new("wake");
     for state in ["B", "W", "D", "Z"] {
@@ -113,40 +103,6 @@ fn exception_block_around_anothers_take() {
     assert!(!other.finished());
     q.sql("SELECT pg_advisory_unlock_all()");
     other.join().result.unwrap();
-}
-
-#[test]
-fn commit_prepared_of_a_put() {
-    let mut q = Queue::new("wake");
-    let gid = q.name.clone();
-    let waiter = Waiter::take(&mut q);
-    q.sql(&format!("BEGIN; SELECT xqueue.put('{{q}}', '{{}}'); PREPARE TRANSACTION '{gid}'"));
-    still_waiting(&mut q, &waiter);
-    q.sql(&format!("COMMIT PREPARED '{gid}'"));
-    waiter.task();
-}
-
-#[test]
-fn rollback_prepared_of_a_put_gives_nothing() {
-    let mut q = Queue::new("wake");
-    let gid = q.name.clone();
-    let waiter = Waiter::take(&mut q);
-    q.sql(&format!("BEGIN; SELECT xqueue.put('{{q}}', '{{}}'); PREPARE TRANSACTION '{gid}'"));
-    q.sql(&format!("ROLLBACK PREPARED '{gid}'"));
-    still_waiting(&mut q, &waiter);
-    let task = put(&mut q.admin, &q.name, 2);
-    assert_eq!(id(&waiter.task().1), task);
-}
-
-#[test]
-fn rolled_back_puts_give_nothing() {
-    let mut q = Queue::new("wake");
-    let waiter = Waiter::take(&mut q);
-    q.sql("BEGIN; SELECT xqueue.put('{q}', '{}'); ROLLBACK");
-    q.sql("BEGIN; SAVEPOINT s; SELECT xqueue.put('{q}', '{}'); ROLLBACK TO s; COMMIT");
-    still_waiting(&mut q, &waiter);
-    let task = put(&mut q.admin, &q.name, 2);
-    assert_eq!(id(&waiter.task().1), task);
 }
 
 #[test]
