@@ -148,37 +148,13 @@ SELECT id, status FROM jobs ORDER BY id;
 SELECT xqueue.check('jobs') - 'mark' - 'buried_mark' AS "check";
 DROP TABLE jobs;
 
--- Privileges: what a role may do with the table, it may do with the queue
+-- Privileges that depend on features; tests/tests/rights/privilege_matrix.rs has the others
 CREATE ROLE xqueue_guest;
 CREATE TABLE jobs (id int PRIMARY KEY, note text);
 SELECT xqueue.upgrade('jobs', '{"features": {"buried": true, "keep": true, "ttr": true}}')->'fields' AS fields;
 INSERT INTO jobs VALUES (1), (2), (3);
 SET ROLE xqueue_guest;
-SELECT xqueue.bury('jobs', 1);
-:code
-SELECT xqueue.dig('jobs', 1);
-:code
-SELECT xqueue.plow('jobs');
-:code
-SELECT xqueue.kick('jobs', 1);
-:code
-SELECT xqueue.touch('jobs', 1, '1 s');
-:code
-SELECT xqueue.switch('jobs', 1, 'B');
-:code
-SELECT xqueue.snatch('jobs', 1);
-:code
-SELECT xqueue.restart('jobs', 1);
-:code
-SELECT xqueue.delete('jobs', 1);
-:code
-SELECT xqueue.truncate('jobs');
-:code
-SELECT xqueue.wait('jobs', 1, '0');
-:code
 SELECT xqueue.wait('jobs', 99, '1 day');
-:code
-CALL xqueue.put_wait('jobs', '{"id": 4}', '0');
 :code
 SELECT xqueue.upgrade('jobs', '{"features": {"buried": false}, "convert": {"B": "delete"}}');
 :code
