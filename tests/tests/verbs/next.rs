@@ -34,14 +34,6 @@ fn the_loop() {
 }
 
 #[test]
-fn the_timeout_gives_null() {
-    let mut q = Queue::new("next");
-    assert_eq!(next(&mut q.admin, &q.name, "0", None), None);
-    assert_eq!(next(&mut q.admin, &q.name, "20ms", None), None);
-    q.wait_for_consumers(0);
-}
-
-#[test]
 fn a_task_that_is_not_mine() {
     let mut q = Queue::new("next");
     let name = q.name.clone();
@@ -138,41 +130,6 @@ fn its_wake_up_goes_on_when_its_client_dies() {
     // If the first consumer got a task before it ended, the task is ready again when its connection closes.
     drop(first.join());
     second.task();
-}
-
-#[test]
-fn inside_a_transaction_block() {
-    let mut q = Queue::new("next");
-    let id = put(&mut q.admin, &q.name, 1);
-    q.sql("BEGIN");
-    let sql = call(&q, "1s");
-    match try_sql(&mut q.admin, &sql) {
-        Ok(()) => {}
-        Err(e) => {
-            assert!(["25001", "2D000", "0A000"].contains(&code(&e)), "{e:?}");
-            assert!(db_error(&e).hint().is_some(), "{e:?}");
-        }
-    }
-    q.sql("ROLLBACK");
-    assert_eq!(status(&mut q.admin, &q.name, id).as_deref(), Some("R"), "all or nothing");
-}
-
-#[test]
-fn the_row_form_in_a_plpgsql_loop() {
-    let mut q = Queue::new("next");
-    let name = q.name.clone();
-    q.sql("INSERT INTO {q} (payload) SELECT to_jsonb(n) FROM generate_series(1, 6) n; CREATE TABLE {q}_log (id bigint, n jsonb)");
-    q.sql(
-        "DO $$ DECLARE t {q}; BEGIN LOOP
-           CALL xqueue.next(t, '20ms'); EXIT WHEN t.id IS NULL;
-           INSERT INTO {q}_log VALUES (t.id, t.payload);
-         END LOOP; END $$",
-    );
-    let logged: i64 =
-        scalar(&mut q.admin, &format!("SELECT count(DISTINCT id) FROM {name}_log"), &[]);
-    assert_eq!(logged, 6);
-    q.assert_tasks(&[("total", 0)]);
-    q.sql("DROP TABLE {q}_log");
 }
 
 #[test]

@@ -1,42 +1,12 @@
 //! Paused queues: takes return no task, everything else works.
 
 use xqueue_tests::{
-    Database, Queue, Role, Stopped, Value, Waiter, ack, alone, expect_error, id, is_waiting, json,
-    put, release, scalar, take, take_all, values, wait_until,
+    Database, Queue, Stopped, Value, Waiter, ack, alone, id, is_waiting, json, put, release,
+    scalar, take, values, wait_until,
 };
 
 fn paused_until(q: &mut Queue) -> Value {
     q.ask_one("SELECT coalesce(to_jsonb(paused_until), 'null') FROM xqueue.definitions WHERE queue = '{q}'::regclass")
-}
-
-#[test]
-fn nothing_is_taken_and_all_else_goes_on() {
-    let mut q = Queue::new("pause");
-    let mut c = q.client();
-    for number in 1..=3 {
-        put(&mut q.admin, &q.name, number);
-    }
-    assert_eq!(take(&mut c, &q.name, "0", 1).len(), 1);
-    q.sql("SELECT xqueue.pause('{q}')");
-    assert!(take(&mut c, &q.name, "0", 1).is_empty());
-    assert!(take(&mut c, &q.name, "20ms", 1).is_empty());
-    assert!(q.ask("SELECT xqueue.take('{q}', id => 2)").is_empty());
-    assert!(q.ask("SELECT to_jsonb(t) FROM xqueue.take(NULL::{q}) AS t").is_empty());
-    assert_eq!(paused_until(&mut q), "infinity");
-    assert_eq!(q.stats()["paused_until"], "infinity");
-    assert_eq!(
-        q.ask_one("SELECT t FROM xqueue.stats() t WHERE t->>'queue' LIKE '%{q}'")["paused_until"],
-        "infinity"
-    );
-    assert_eq!(put(&mut c, &q.name, 4), 4);
-    assert_eq!(release(&mut c, &q.name, 1).len(), 1);
-    q.sql("SELECT xqueue.delete('{q}', 4)");
-    q.assert_tasks(&[("ready", 3), ("taken", 0)]);
-    q.sql("SELECT xqueue.resume('{q}')");
-    assert_eq!(take_all(&mut c, &q.name), [1, 2, 3]);
-    assert_eq!((paused_until(&mut q), q.stats().get("paused_until")), (Value::Null, None));
-    // Without a pause, resume has no effect.
-    q.sql("SELECT xqueue.resume(NULL::{q})");
 }
 
 #[test]
@@ -163,32 +133,6 @@ fn a_pause_is_part_of_its_transaction() {
     q.upgrade(&json!({"features": {"buried": true}}));
     assert_eq!(paused_until(&mut q), "infinity");
     q.sql("SELECT xqueue.downgrade('{q}'); SELECT xqueue.upgrade('{q}', '{\"fields\": {\"status\": \"status\", \"owner\": \"owner\", \"runat\": \"runat\"}}')");
-    assert_eq!(paused_until(&mut q), Value::Null);
-}
-
-#[test]
-fn rights_and_limits_of_pause() {
-    let mut q = Queue::new("pause");
-    let name = q.name.clone();
-    let role = Role::create();
-    q.sql(&format!("GRANT ALL ON {{q}} TO {}", role.name));
-    let mut c = role.client();
-    for call in ["pause", "resume"] {
-        expect_error(&mut c, &format!("SELECT xqueue.{call}('{name}')"), "42501", "must be owner");
-    }
-    // The owner needs no other privilege.
-    c.batch_execute(&format!(
-        "SELECT xqueue.create('{name}_own'); SELECT xqueue.pause('{name}_own'); \
-         SELECT xqueue.resume('{name}_own'); SELECT xqueue.stats_reset(); SELECT xqueue.drop('{name}_own')"
-    ))
-    .unwrap();
-    q.fails("SELECT xqueue.pause('{q}', '-1 s')", "22023", "must not be negative");
-    q.fails("SELECT xqueue.pause('{q}', '300000 years')", "22023", "must not be infinite");
-    q.fails("SELECT xqueue.pause('pg_class')", "42501 55000", "");
-    q.fails("BEGIN READ ONLY; SELECT xqueue.pause('{q}')", "25006", "read-only");
-    q.sql("ROLLBACK; CREATE TABLE {q}_no (id int)");
-    q.fails("SELECT xqueue.pause('{q}_no')", "55000", "is not a queue");
-    q.sql("DROP TABLE {q}_no");
     assert_eq!(paused_until(&mut q), Value::Null);
 }
 

@@ -4,45 +4,6 @@
 use xqueue_tests::*;
 
 #[test]
-fn put_with_a_delay() {
-    let mut q = Queue::new("delay");
-    let name = q.name.clone();
-    q.sql("SELECT xqueue.put('{q}', '{\"payload\": 1}', '1 hour')");
-    q.assert_tasks(&[("waiting", 1), ("ready", 0)]);
-    let sql = format!(
-        "SELECT runat > now() + interval '59 minutes' AND runat < now() + interval '61 minutes' FROM {name}"
-    );
-    assert!(scalar::<bool>(&mut q.admin, &sql, &[]));
-    assert!(take_all(&mut q.admin, &name).is_empty());
-    q.sql("SELECT xqueue.put('{q}', '{\"payload\": 2}', '60 milliseconds')");
-    let task = take(&mut q.admin, &name, "30s", 1).remove(0);
-    assert_eq!(task["payload"], json!(2));
-    assert_eq!(q.calls("delay"), 1);
-}
-
-#[test]
-fn no_delay_at_all() {
-    let mut q = Queue::new("delay");
-    q.sql("SELECT xqueue.put('{q}', '{}', '0'); SELECT xqueue.put('{q}', '{}', NULL)");
-    q.assert_tasks(&[("ready", 2), ("waiting", 0)]);
-}
-
-#[test]
-fn release_with_a_delay() {
-    let mut q = Queue::new("delay");
-    let name = q.name.clone();
-    let id = put(&mut q.admin, &name, 1);
-    take_all(&mut q.admin, &name);
-    let released = values(
-        &mut q.admin,
-        &format!("SELECT xqueue.release('{name}', {id}, delay => '80 milliseconds')"),
-        &[],
-    );
-    assert_eq!(released[0]["status"], json!("W"), "the task as it is now");
-    assert_eq!(ids(&take(&mut q.admin, &name, "30s", 1)), [id]);
-}
-
-#[test]
 fn an_earlier_runat_wakes_the_worker() {
     let mut q = Queue::new("delay");
     q.sql("SELECT xqueue.put('{q}', '{}', '2 hours')");
@@ -70,23 +31,6 @@ fn a_later_runat_is_heard_too() {
     q.sql("SELECT xqueue.put('{q}', '{\"id\": 2}', '400 milliseconds')");
     assert_eq!(ids(&take(&mut q.admin, &q.name, "30s", 1)), [2]);
     q.assert_tasks(&[("waiting", 1), ("taken", 1)]);
-}
-
-#[test]
-fn a_plain_insert_with_a_future_runat_waits() {
-    let mut q = Queue::new("delay");
-    let name = q.name.clone();
-    q.sql("INSERT INTO {q} (id, runat) VALUES (1, now() + interval '1 hour'), (2, NULL), (3, now() - interval '1 hour')");
-    assert_eq!(status(&mut q.admin, &name, 1).as_deref(), Some("W"));
-    assert_eq!(take_all(&mut q.admin, &name), [2, 3]);
-    q.sql(
-        "INSERT INTO {q} (id, status, runat) VALUES (4, 'R', now() + interval '60 milliseconds')",
-    );
-    assert_eq!(ids(&take(&mut q.admin, &name, "30s", 1)), [4]);
-    let mut copy = q.admin.copy_in(&format!("COPY {name} (id, runat) FROM STDIN")).unwrap();
-    std::io::Write::write_all(&mut copy, b"5\t2999-01-01\n").unwrap();
-    copy.finish().unwrap();
-    assert_eq!(status(&mut q.admin, &name, 5).as_deref(), Some("W"));
 }
 
 #[test]
@@ -185,29 +129,6 @@ fn a_locked_table_delays_no_other_queue() {
     other.batch_execute(&format!("BEGIN; LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", q.name)).unwrap();
     healthy.is_served(5);
     other.batch_execute("COMMIT").unwrap();
-    q.wait_for("ready", 1);
-}
-
-#[test]
-fn the_feature_is_off() {
-    let mut q = Queue::with("plain", "id bigserial PRIMARY KEY, payload jsonb", &json!({}));
-    let name = q.name.clone();
-    let e =
-        q.fails("SELECT xqueue.put('{q}', '{}', '1s')", "0A000", "feature delayed is not enabled");
-    assert!(e.hint().unwrap().contains("xqueue.upgrade"), "{e:?}");
-    let id = put(&mut q.admin, &name, 1);
-    take_all(&mut q.admin, &name);
-    expect_error(
-        &mut q.admin,
-        &format!("SELECT xqueue.release('{name}', {id}, delay => '1s')"),
-        "0A000",
-        "feature delayed is not enabled",
-    );
-    q.assert_tasks(&[("taken", 1), ("total", 1)]);
-    q.upgrade(&json!({"features": {"delayed": true}}));
-    release(&mut q.admin, &name, id);
-    take_all(&mut q.admin, &name);
-    q.sql(&format!("SELECT xqueue.release('{{q}}', {id}, delay => '20 milliseconds')"));
     q.wait_for("ready", 1);
 }
 
