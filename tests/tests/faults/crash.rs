@@ -125,35 +125,6 @@ fn an_unlogged_queue_is_empty_and_exact_after_a_crash() {
 }
 
 #[test]
-fn twice_in_a_row_under_load() {
-    let server = Server::alone();
-    let mut q = Queue::new("crash");
-    let name = q.name.clone();
-    for _ in 0..2 {
-        let workers: Vec<_> = (0..3)
-            .map(|_| {
-                let (mut c, name) = (q.client(), name.clone());
-                std::thread::spawn(move || {
-                    // Runs until the connection breaks.
-                    let put = format!("SELECT xqueue.put('{name}', '[{{}}, {{}}]')");
-                    let turn = format!("SELECT xqueue.ack('{name}', (t->>'id')::bigint) FROM xqueue.take('{name}', '0') t");
-                    while c.batch_execute(&put).and_then(|()| c.batch_execute(&turn)).is_ok() {}
-                })
-            })
-            .collect();
-        let what = "the load runs";
-        wait_until(what, || q.counted()["total"].as_i64() > Some(100));
-        let mut killed = q.client();
-        server.kill_backend(pid(&mut killed));
-        workers.into_iter().for_each(|w| w.join().unwrap());
-        q.reconnect();
-        q.wait_for("taken", 0);
-        q.assert_exact();
-        q.sql("TRUNCATE {q}");
-    }
-}
-
-#[test]
 fn a_pause_outlasts_a_restart() {
     let server = Server::alone();
     let mut q = Queue::new("crash");

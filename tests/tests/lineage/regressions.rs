@@ -93,16 +93,6 @@ fn downgraded_and_upgraded_in_one_transaction() {
     q.wait_for("ready", 3);
 }
 
-/// A large table is counted by a process of its own.
-#[test]
-fn a_large_table_is_counted_exactly() {
-    let mut q = Queue::adopt(&database(), &unique("large"));
-    q.sql("CREATE TABLE {q} (id bigint PRIMARY KEY, payload text)");
-    q.sql("INSERT INTO {q} SELECT n, repeat('x', 1000) FROM generate_series(1, 12000) n");
-    q.upgrade(&json!({}));
-    q.assert_tasks(&[("ready", 12000)]);
-}
-
 /// An orphan whose row is locked does not keep the worker from promoting other tasks.
 #[test]
 fn a_locked_orphan_does_not_stop_promotion() {

@@ -171,31 +171,3 @@ fn a_role_change_keeps_the_session() {
     assert_eq!(ack(&mut q.admin, &q.name, id).len(), 1);
     q.sql(&format!("RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}"));
 }
-
-#[test]
-fn peek_sees_every_state() {
-    let mut q = Queue::new("owner");
-    let name = q.name.clone();
-    for state in ["R", "W", "B", "Z", "D"] {
-        q.sql(&format!("INSERT INTO {{q}} (status, runat) VALUES ('{state}', CASE WHEN '{state}' IN ('W', 'Z') THEN now() + interval '1 hour' END)"));
-    }
-    take_all(&mut q.admin, &name);
-    let sql = format!("SELECT xqueue.peek('{name}', id)->>'status' = status::text FROM {name}");
-    let rows = q.admin.query(&sql, &[]).unwrap();
-    assert!(rows.len() == 5 && rows.iter().all(|row| row.get::<_, bool>(0)));
-    assert!(
-        values(&mut q.admin, &format!("SELECT xqueue.peek('{name}', 4444::bigint)"), &[])
-            .is_empty()
-    );
-}
-
-#[test]
-fn identify() {
-    let (mut a, mut b) = (connect(), connect());
-    let sql = "SELECT xqueue.identify()";
-    let first: uuid::Uuid = scalar(&mut a, sql, &[]);
-    assert_eq!(first, scalar::<uuid::Uuid>(&mut a, sql, &[]));
-    assert_ne!(first, scalar::<uuid::Uuid>(&mut b, sql, &[]));
-    let hex = i32::from_str_radix(&first.simple().to_string()[..8], 16).unwrap();
-    assert_eq!(hex, pid(&mut a));
-}

@@ -2,10 +2,7 @@
 
 mod put_wait;
 
-use xqueue_tests::{
-    COLUMNS, Queue, Watcher, ask, expect_error, json, put, scalar, take_all, try_sql, values,
-    wait_until,
-};
+use xqueue_tests::{COLUMNS, Queue, Watcher, ask, json, put, scalar, take_all, values, wait_until};
 
 const LONG: &str = "30 seconds";
 
@@ -63,32 +60,6 @@ fn a_zombie_is_reported_at_its_ack_not_at_its_deletion() {
     q.sql("SELECT xqueue.ack('{q}', 1, delay => '50 milliseconds')");
     watcher.assert_told("acked");
     q.wait_for("total", 0);
-}
-
-#[test]
-fn an_end_that_came_before_the_wait_is_returned_at_once() {
-    let mut q = queue(r#"{"keep": true, "buried": true, "delayed": true}"#);
-    q.sql("INSERT INTO {q} (id, status) VALUES (1, 'D'), (2, 'B')");
-    for (id, outcome) in [(1, "acked"), (2, "buried"), (3, "gone")] {
-        let told = q.ask_one(&format!("SELECT to_jsonb(xqueue.wait('{{q}}', {id}))"));
-        assert_eq!(told, json!(outcome), "task {id}");
-    }
-    let told = q.ask_one("SELECT to_jsonb(xqueue.wait(t)) FROM {q} t WHERE id = 2");
-    assert_eq!(told, json!("buried"), "in the row form");
-}
-
-#[test]
-fn a_wait_whose_time_is_over_gives_null_and_the_task_stays() {
-    let mut q = queue(r#"{"delayed": true}"#);
-    q.sql("SELECT xqueue.put('{q}', '[{}, {}]')");
-    q.sql("SELECT xqueue.put('{q}', '{}', delay => '1 hour')");
-    q.sql("SELECT xqueue.take('{q}')");
-    for (id, timeout) in [(1, "50 milliseconds"), (2, "50 milliseconds"), (3, "0")] {
-        let sql = format!("SELECT xqueue.wait($1::text, {id}, '{timeout}')");
-        let told: Option<String> = scalar(&mut q.admin, &sql, &[&q.name]);
-        assert_eq!(told, None, "task {id}");
-    }
-    q.assert_tasks(&[("taken", 1), ("ready", 1), ("waiting", 1)]);
 }
 
 #[test]
@@ -270,27 +241,6 @@ fn a_wait_is_not_ended_by_a_task_whose_key_has_the_same_hash() {
         q.sql(&format!("SELECT xqueue.ack('{{q}}', ARRAY[{one}, {other}])"));
         q.assert_tasks(&[("total", 0)]);
     }
-}
-
-#[test]
-fn what_cannot_be_waited_for_is_refused() {
-    let mut q = queue("{}");
-    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 2)");
-    let name = q.name.clone();
-    q.fails("SELECT xqueue.wait('{q}', ARRAY[1, 2])", "22023", "wait takes one task");
-    q.fails("SELECT xqueue.wait('{q}', 1, '-1 second')", "22023", "timeout");
-    q.fails("CALL xqueue.put_wait('{q}', '[{}]')", "22023", "one task");
-    q.fails("BEGIN; CALL xqueue.put_wait('{q}', '{}')", "2D000", "inside a transaction");
-    q.sql("ROLLBACK");
-    let mut fixed = q.client();
-    try_sql(&mut fixed, "BEGIN ISOLATION LEVEL REPEATABLE READ").unwrap();
-    expect_error(
-        &mut fixed,
-        &format!("SELECT xqueue.wait('{name}', 1)"),
-        "0A000",
-        "repeatable read",
-    );
-    q.assert_tasks(&[("ready", 2)]);
 }
 
 #[test]

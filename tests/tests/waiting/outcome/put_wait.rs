@@ -20,16 +20,6 @@ fn put_wait_returns_what_became_of_its_task() {
     }
 }
 
-#[test]
-fn put_wait_whose_time_is_over_gives_null_and_leaves_its_task() {
-    let mut q = queue("{}");
-    let told = q
-        .admin
-        .query_one(&format!("CALL xqueue.put_wait('{}', '{{}}', '50 milliseconds')", q.name), &[]);
-    assert_eq!(told.expect("no error").get::<_, Option<String>>(0), None);
-    q.assert_tasks(&[("ready", 1)]);
-}
-
 /// The returned key identifies the task for another wait, for keys of any type.
 #[test]
 fn put_wait_returns_the_key_of_its_task() {
@@ -78,22 +68,4 @@ fn put_wait_misses_nothing_however_fast_the_consumer_is() {
         assert_eq!(told.as_deref(), Some("acked"));
     }
     worker.join().expect("the consumer did not panic");
-}
-
-#[test]
-fn put_wait_works_in_the_row_form_and_with_any_key() {
-    for (key, columns, task, end) in [
-        ("id", "id uuid PRIMARY KEY DEFAULT gen_random_uuid(), n int", r#"{"n": 1}"#, "t"),
-        ("id", "id text PRIMARY KEY, n int", r#"{"id": "O'Neil \"x\""}"#, "t"),
-        ("id", "id numeric PRIMARY KEY, n int", r#"{"id": 1.50}"#, "t"),
-        ("a, b", "a int, b text, n int, PRIMARY KEY (a, b)", r#"{"a": 1, "b": "x"}"#, "t"),
-    ] {
-        let mut q = Queue::with("outcome", columns, &json!({}));
-        let task = task.replace('\'', "''");
-        let row = format!("CALL xqueue.put_wait(NULL::{{q}}, '{task}')");
-        let watcher = Watcher::asleep(&mut q, &row);
-        q.sql("SELECT xqueue.take('{q}')");
-        q.sql(&format!("SELECT xqueue.ack({end}) FROM {{q}} {end}"));
-        assert_eq!(watcher.outcome().as_deref(), Some("acked"), "key ({key})");
-    }
 }
