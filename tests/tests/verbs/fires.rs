@@ -280,6 +280,7 @@ fn an_ack_of_a_task_that_is_referred_to() {
 /// The action of a foreign key changes other tasks, whose triggers count them.
 #[test]
 fn an_ack_of_a_task_that_other_tasks_refer_to() {
+    alone();
     for (action, left) in [("CASCADE", [0, 0]), ("SET NULL", [1, 1])] {
         let mut q = queue(&json!({}));
         let (name, mut c) = (q.name.clone(), q.client());

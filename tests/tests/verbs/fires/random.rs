@@ -112,17 +112,18 @@ fn of<'a>(random: &mut StdRng, some: &[&'a str]) -> &'a str {
     some.choose(random).expect("a choice")
 }
 
-/// Returns statements that each add something to the table. At most one trigger acts at an update: while a task rests
-/// that one trigger refuses, statements take the tasks one by one, and so find a task that another trigger releases.
+/// Returns statements that each add something to the table. At most one trigger acts at an update, and then no trigger
+/// fires for statements: while a task rests that a trigger refuses, statements take the tasks one by one. So they find a
+/// task that another trigger releases, and another number of them runs.
 fn additions(random: &mut StdRng) -> Vec<String> {
     let mut additions: Vec<_> =
         (0..random.random_range(1..4)).map(|n| addition(random, n)).collect();
-    let mut acts = false;
-    additions.retain(|addition| {
-        let is_another = acts && addition.contains("_acts") && addition.contains("UPDATE");
-        acts |= addition.contains("_acts") && addition.contains("UPDATE");
-        !is_another
-    });
+    let acts = |addition: &String| addition.contains("_acts") && addition.contains("UPDATE");
+    if let Some(first) = additions.iter().position(acts) {
+        let acting = additions.remove(first);
+        additions.retain(|other| !acts(other) && !other.contains("FOR EACH STATEMENT"));
+        additions.push(acting);
+    }
     additions
 }
 
