@@ -280,6 +280,36 @@ fn a_task_in_flight_has_no_deadline_when_its_column_becomes_a_field() {
 }
 
 #[test]
+fn numbers_outside_the_calendar_stop_nothing() {
+    for by_statements in [false, true] {
+        let mut q = Queue::adopt(&database(), &unique("absurd"));
+        q.sql("CREATE TABLE {q} (id int PRIMARY KEY, run_at bigint, ends double precision)");
+        let features = json!({"delayed": true, "ttl": true, "ttr": true});
+        q.upgrade(&json!({"fields": {"runat": "run_at", "expires": "ends"}, "features": features}));
+        if by_statements {
+            q.sql(
+                "CREATE FUNCTION {q}_same() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'; \
+                 CREATE TRIGGER same BEFORE UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_same()",
+            );
+        }
+        q.sql(
+            "INSERT INTO {q} VALUES (1, 9223372036854775807, 'NaN'), (2, -9223372036854775808, 'Infinity'), \
+             (3, 1700000000000, NULL), (4, 0, '-Infinity'), (5, NULL, 9e30)",
+        );
+        // Milliseconds are seconds far away.
+        q.wait_for("waiting", 2);
+        q.wait_for("ready", 2);
+        assert_eq!(q.takes(9), [2, 5]);
+        q.sql("SELECT xqueue.touch('{q}', ARRAY[2, 5], '1 hour')");
+        q.sql("SELECT xqueue.release('{q}', ARRAY[2, 5], delay => '1 second')");
+        q.wait_for("ready", 2);
+        let left = q.ask_one("SELECT xqueue.stats('{q}', 3)")["time_left"].as_f64();
+        assert!(left.is_some_and(|left| left > 1e12), "{left:?}");
+        assert_eq!(q.ask_one("SELECT xqueue.stats('{q}', 1)")["time_left"], Value::Null);
+    }
+}
+
+#[test]
 fn a_clock_change_of_the_session_moves_no_time() {
     for by_statements in [false, true] {
         let kind = KINDS.iter().find(|kind| kind.column == "timestamp").expect("a kind");
