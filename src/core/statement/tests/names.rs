@@ -82,10 +82,17 @@ impl Names {
                 .filter(|(field, _)| field.is_needed(features))
                 .map(|(field, name)| (field, quote(name)))
                 .collect(),
-            times: BTreeMap::new(),
+            times: [
+                (Field::Runat, TimeKind::Seconds { is_long: false }),
+                (Field::Expires, TimeKind::Unzoned { decimals: 6 }),
+            ]
+            .map(|(field, kind)| {
+                (field, TimeColumn { kind, is_not_null: field == Field::Runat, has_default: false })
+            })
+            .into(),
             columns: (1..).zip(self.columns.iter().map(|name| quote(name))).collect(),
             status_type: format!("{}.{}", quote(&self.type_schema), quote(&self.status_type)),
-            owner_is_text: false,
+            owner_is_text: true,
             tube_equals: equals.clone(),
             most_attempts: i64::from(i32::MAX),
             reason_length: Some(40),
