@@ -151,7 +151,13 @@ fn fitting<'m>(queue: &Queue, field: Field, value: Value<'m>) -> Option<Value<'m
     match field {
         Field::Owner => Some(queue.owner_value(value.to_uuid())),
         Field::Priority => Value::integer(value.to_integer(), queue.column_of(field)?.oid),
-        _ => Some(value),
+        Field::Status
+        | Field::Runat
+        | Field::Tube
+        | Field::Attempts
+        | Field::Expires
+        | Field::Ttr
+        | Field::Reason => Some(value),
     }
 }
 
