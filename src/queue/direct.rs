@@ -187,6 +187,9 @@ impl Direct {
             return None;
         }
         let relation = Relation::open(queue.table, LockMode::None)?;
+        if relation.computes_columns_of(|number| queue.is_own_column(number)) {
+            return None;
+        }
         let mut heap = Heap::describe(&relation)?;
         heap.set_refusing(&queue.refusing_indexes(&relation));
         let mut present = index::of(&relation);

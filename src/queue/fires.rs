@@ -51,6 +51,8 @@ impl Fires {
         let nothing = Fired::Nothing;
         let mut fires =
             Fires { insert: false, update: nothing, delete: nothing, second_update: false };
+        // A BEFORE trigger can change columns from which others are computed.
+        let has_generated = relation.columns().iter().any(|column| column.is_generated);
         for trigger in relation.triggers() {
             if trigger.is_disabled || triggers::is_right(&trigger, relation, sql) {
                 continue;
@@ -64,7 +66,7 @@ impl Fires {
             let fired = if is_simple { Fired::RowTriggers } else { Fired::More };
             fires.insert |= trigger.has(Event::Insert);
             if trigger.has(Event::Update) && fires_at_update() {
-                fires.update = fires.update.max(fired);
+                fires.update = fires.update.max(if has_generated { Fired::More } else { fired });
             }
             if trigger.has(Event::Delete) {
                 fires.delete = fires.delete.max(fired);

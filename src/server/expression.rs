@@ -116,6 +116,12 @@ impl Relation {
         self.indexes().into_iter().filter(may_refuse).collect()
     }
 
+    /// Returns whether a generated column is computed when it is read.
+    pub fn has_virtual_columns(&self) -> bool {
+        const IS_VIRTUAL: c_char = b'v' as c_char;
+        self.described().attributes().any(|column| column.attgenerated == IS_VIRTUAL)
+    }
+
     /// Returns whether a change of the columns with `is_changed` makes the server recompute a stored generated column.
     pub fn computes_columns_of(&self, is_changed: impl Fn(i16) -> bool) -> bool {
         const IS_STORED: c_char = b's' as c_char;

@@ -90,11 +90,10 @@ impl Methods {
 
 impl Heap {
     /// Describes a table; None if a statement does more than this module. The caller checks triggers, rules and row
-    /// security.
+    /// security, and that updates make the server compute no generated column.
     pub fn describe(relation: &Relation) -> Option<Heap> {
-        let has_generated = || relation.columns().iter().any(|column| column.is_generated);
         // Other access methods give weaker guarantees about locks and row versions than this module needs.
-        if relation.is_partition() || !relation.is_heap() || has_generated() {
+        if relation.is_partition() || !relation.is_heap() || relation.has_virtual_columns() {
             return None;
         }
         let methods = Methods::of(relation)?;
@@ -140,7 +139,7 @@ impl Heap {
         }
     }
 
-    /// Returns the defaults; None if one of them must not be kept.
+    /// Returns the defaults; None if one of them must not be kept, or a column is generated.
     ///
     /// # Safety
     /// The state's memory is current.
@@ -153,6 +152,9 @@ impl Heap {
             let count = (*relation.description()).natts as usize;
             let mut defaults: Vec<Default> = (0..count).map(|_| none()).collect();
             for column in relation.columns() {
+                if column.is_generated {
+                    return None;
+                }
                 let number = i32::from(column.number);
                 let kept = scratch.run(|| {
                     let expression = pg_sys::build_column_default(relation.pointer(), number);

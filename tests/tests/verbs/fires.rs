@@ -107,6 +107,16 @@ const CASES: &[(&str, &str)] = &[
     ("CREATE TRIGGER own BEFORE DELETE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_logs()", ""),
     ("CREATE TRIGGER own AFTER DELETE ON {q} EXECUTE FUNCTION {q}_logs()", "DELETE"),
     ("CREATE TRIGGER own AFTER TRUNCATE ON {q} EXECUTE FUNCTION {q}_logs()", ""),
+    ("ALTER TABLE {q} ADD made text GENERATED ALWAYS AS (note || 'x') STORED", "INSERT"),
+    (
+        "ALTER TABLE {q} ADD made text GENERATED ALWAYS AS (note || status) STORED",
+        "DELETE INSERT UPDATE",
+    ),
+    (
+        "ALTER TABLE {q} ADD made text GENERATED ALWAYS AS (note || 'x') STORED; \
+         CREATE TRIGGER own BEFORE UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_logs()",
+        "INSERT UPDATE",
+    ),
     ("CREATE RULE own AS ON DELETE TO {q} DO ALSO NOTHING", "DELETE INSERT UPDATE"),
     (
         "CREATE TRIGGER own AFTER INSERT OR UPDATE OR DELETE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_logs(); \

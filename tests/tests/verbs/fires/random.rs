@@ -134,7 +134,7 @@ fn addition(random: &mut StdRng, n: usize) -> String {
     let actions =
         ["", " ON DELETE CASCADE ON UPDATE CASCADE", " ON DELETE SET NULL", " MATCH FULL"];
     let (action, put_off) = (of(random, &actions), of(random, &put_off));
-    match random.random_range(0..12) {
+    match random.random_range(0..13) {
         0 | 1 => format!(
             "ALTER TABLE {{q}} ADD FOREIGN KEY (customer) REFERENCES {{q}}_customers{action}{put_off}"
         ),
@@ -142,6 +142,10 @@ fn addition(random: &mut StdRng, n: usize) -> String {
             "ALTER TABLE {{q}}_parts ADD FOREIGN KEY (task) REFERENCES {{q}}{action}{put_off}"
         ),
         3 => format!("ALTER TABLE {{q}} ADD parent{n} bigint REFERENCES {{q}}{action}{put_off}"),
+        9 => format!(
+            "ALTER TABLE {{q}} ADD made{n} text GENERATED ALWAYS AS ({}) STORED",
+            of(random, &["note || '!'", "lower(note)", "status || note", "customer::text"]),
+        ),
         8 => format!(
             "CREATE TRIGGER a{n} {} DELETE ON {{q}} FOR EACH ROW {} EXECUTE FUNCTION {{q}}_acts('{}')",
             of(random, &["BEFORE", "AFTER"]),
