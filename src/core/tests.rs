@@ -115,10 +115,14 @@ fn options() -> impl Strategy<Value = Value> {
         "\\PC{1,9}",
         0..4,
     );
+    let order = prop::collection::vec("\\PC{1,9}", 0..3);
     let states =
         prop::collection::btree_map(select(&["R", "T", "W", "B", "Z", "D"][..]), "\\PC{0,9}", 0..4);
     let tubes = prop::collection::vec("\\PC{0,5}", 0..4);
-    (features, fields, states, tubes).prop_map(|(features, fields, states, tubes)| {
+    (features, fields, order, states, tubes).prop_map(|(features, fields, order, states, tubes)| {
+        let mut fields: Map<String, Value> =
+            fields.into_iter().map(|(field, name)| (field.into(), name.into())).collect();
+        fields.extend(order.first().map(|_| ("order".into(), order.clone().into())));
         let features: Map<String, Value> = features.into_iter().collect();
         serde_json::json!({"features": features, "fields": fields, "states": states, "tube_stats": tubes})
     })
