@@ -34,7 +34,7 @@
 //! 10. A prepared transaction ends without a report: no candidate is handed out while one might have changed the table.
 //!     [`a_task_of_a_prepared_transaction` in tests/tests/order/ahead.rs]
 //! 11. A task behind the last candidate shares its position: the refill begins at that position, and can read the last
-//!     candidate again. [tests/tests/order/by_column_random.rs]
+//!     candidate again. [`equal_values` in tests/tests/order/by_column.rs]
 //!
 //! Candidates are stored apart from the state and are not touched while the ring is empty.
 

@@ -274,20 +274,27 @@ fn has_marks(key: &str, of_two: bool) {
     }
 }
 
-/// The instants are equal for many tasks: the keys decide, and no task is lost.
+/// The instants are equal for many tasks, and so are halves of their keys: a take reads a part of them ahead. The rest of
+/// the keys decides, and no task is late.
 #[test]
 fn equal_values() {
-    let columns =
-        "id uuid PRIMARY KEY DEFAULT gen_random_uuid(), at timestamptz NOT NULL DEFAULT now()";
-    let mut q = queue((columns, r#""at""#), &json!({}));
-    (0..5).for_each(|_| insert(&mut q, 150));
-    let keys = |tasks: &[Value]| -> Vec<String> {
-        tasks.iter().map(|task| task["id"].as_str().expect("a key").to_owned()).collect()
-    };
-    let all = keys(&q.ask("SELECT to_jsonb(t) FROM {q} t ORDER BY at, id"));
-    let mut taken = Vec::new();
-    while let [task] = &take(&mut q.admin, &q.name, "0", 1)[..] {
-        taken.extend(keys(std::slice::from_ref(task)));
+    let half = "overlay(gen_random_uuid()::text placing '00000000-0000-0000' from 1 for 18)::uuid";
+    for key in [
+        "uuid DEFAULT gen_random_uuid()",
+        &format!("uuid DEFAULT {half}"),
+        "text DEFAULT gen_random_uuid()",
+    ] {
+        let columns = format!("id {key} PRIMARY KEY, at timestamptz NOT NULL DEFAULT now()");
+        let mut q = queue((&columns, r#""at""#), &json!({}));
+        (0..2).for_each(|_| insert(&mut q, 400));
+        let keys = |tasks: &[Value]| -> Vec<String> {
+            tasks.iter().map(|task| task["id"].as_str().expect("a key").to_owned()).collect()
+        };
+        let all = keys(&q.ask("SELECT to_jsonb(t) FROM {q} t ORDER BY at, id"));
+        let mut taken = Vec::new();
+        while let [task] = &take(&mut q.admin, &q.name, "0", 1)[..] {
+            taken.extend(keys(std::slice::from_ref(task)));
+        }
+        assert_eq!(taken, all, "{key}");
     }
-    assert_eq!(taken, all);
 }
