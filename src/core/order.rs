@@ -1,7 +1,7 @@
 //! Positions of tasks by the first one or two columns of the take order.
 //!
-//! A position keeps the order of the tasks. Several tasks can share one: a mark there hides none of them, because a scan
-//! begins at the least values of the position.
+//! A position keeps the order of the tasks. Several tasks can share one. A mark there hides none of them, because a
+//! scan begins at the least values of the position.
 
 use crate::position::{self, LAST, Position};
 

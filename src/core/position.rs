@@ -90,8 +90,8 @@ pub fn to_bytes(position: Position) -> [u8; 16] {
     position.to_be_bytes()
 }
 
-/// Returns a position in order of an integer, then of half a position. `LAST` is reserved, so the greatest pair shares its
-/// predecessor's position.
+/// Returns a position in order of an integer, then of half a position. `LAST` is reserved, so the greatest pair shares
+/// its predecessor's position.
 pub fn of_pair(first: i64, half: u64) -> Position {
     (of_integer(first) << 64 | Position::from(half)).min(LAST - 1)
 }

@@ -255,8 +255,8 @@ impl Value<'_> {
         Some(Value::by_value(datum, oid))
     }
 
-    /// Returns an integer as a value of an integer type, or of type timestamptz or timestamp; None if it does not fit, or
-    /// for other types.
+    /// Returns an integer as a value of an integer type, or of type timestamptz or timestamp; None if it does not fit,
+    /// or for other types.
     pub fn integer_or_instant(number: i64, oid: Oid) -> Option<Self> {
         match oid {
             types::TIMESTAMPTZ | types::TIMESTAMP => {

@@ -274,8 +274,8 @@ fn has_marks(key: &str, of_two: bool) {
     }
 }
 
-/// The instants are equal for many tasks, and so are halves of their keys: a take reads a part of them ahead. The rest of
-/// the keys decides, and no task is late.
+/// The instants are equal for many tasks, and so are halves of their keys: a take reads a part of them ahead. The rest
+/// of the keys decides, and no task is late.
 #[test]
 fn equal_values() {
     let half = "overlay(gen_random_uuid()::text placing '00000000-0000-0000' from 1 for 18)::uuid";

@@ -1,5 +1,5 @@
-//! Random calls on queues with an order, in three sessions that take turns: each take gets the first tasks in the order,
-//! whatever the marks and the candidates of other takes are.
+//! Random calls on queues with an order, in three sessions that take turns. Each take gets the first tasks in the
+//! order, regardless of marks and of candidates that other takes have read ahead.
 
 use rand::prelude::*;
 use rand::rngs::StdRng;

@@ -80,8 +80,8 @@ pub(in crate::server) fn flags(is: Is) -> i32 {
     flags as i32
 }
 
-/// Replaces the two members of a row at the end of the keys by the key of the row. The scan refers to the members, which
-/// are returned.
+/// Replaces the two members of a row at the end of the keys by the key of the row. The scan refers to the members,
+/// which are returned.
 pub(in crate::server) fn join_row(keys: &mut Vec<pg_sys::ScanKeyData>) -> Vec<pg_sys::ScanKeyData> {
     let is_member = |key: &pg_sys::ScanKeyData| key.sk_flags & pg_sys::SK_ROW_MEMBER as i32 != 0;
     let alone = keys.iter().take_while(|key| !is_member(key)).count();
