@@ -52,8 +52,8 @@ fn a_column_that_has_got_another_type() {
     let mut other = Queue::new("altered");
     for (column, kind, using, wanted) in [
         ("owner", "bigint", "140737488355328", "uuid"),
-        ("runat", "text", "'x'", "timestamp with time zone"),
-        ("expires", "bytea", "'x'", "timestamp with time zone"),
+        ("runat", "text", "'x'", "timestamp with or without time zone"),
+        ("expires", "bytea", "'x'", "timestamp with or without time zone"),
         ("ttr", "bigint", "1", "interval"),
         ("attempts", "text", "'1'", "integer"),
         ("priority", "uuid", "gen_random_uuid()", "integer"),
