@@ -35,12 +35,12 @@ pub fn holder(owner: Value) -> Uuid {
 }
 
 impl Queue {
-    /// Returns the session in a row; None without an owner, and for one that is no session.
+    /// Returns the session in a row; None without an owner, or if the owner is no session.
     pub fn session_of(&self, row: &impl Row) -> Option<Uuid> {
         self.holder_of(row).filter(|session| *session != NOBODY)
     }
 
-    /// Returns the session in a row; None without an owner, `NOBODY` for one that is no session.
+    /// Returns the session in a row; None without an owner, `NOBODY` if the owner is no session.
     pub fn holder_of(&self, row: &impl Row) -> Option<Uuid> {
         self.value_of(row, Field::Owner).map(holder)
     }

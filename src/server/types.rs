@@ -65,7 +65,7 @@ pub fn uuid_text(uuid: [u8; 16]) -> String {
     [part(0, 4), part(4, 6), part(6, 8), part(8, 10), part(10, 16)].join("-")
 }
 
-/// Reads a uuid from the text that the server writes for it: of another notation of the uuid, None.
+/// Reads a uuid from the text that the server writes for it. Returns None for other notations.
 pub fn uuid_of_text(text: &[u8]) -> Option<Uuid> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),

@@ -138,7 +138,9 @@ impl UpgradePlan {
         if options.features.delays() && !was.delays() && adopts(Field::Runat) {
             ddl.push(sql.wait_until_due());
         }
-        if options.features.has_deadlines() && !was.has_deadlines() && adopts(Field::Runat) {
+        // In a table that was no queue, the tasks in flight come back in any case.
+        let begins = options.features.has_deadlines() && !was.has_deadlines() && !is_new;
+        if begins && adopts(Field::Runat) {
             ddl.push(sql.forget(Field::Runat, Some(Status::Taken)));
         }
         defaults::set_fields(relation, &sql, &fields, &mut ddl, &mut made);

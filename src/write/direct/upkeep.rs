@@ -157,7 +157,7 @@ impl Upkeep<'_> {
     ) {
         let Some(kind) = kind(change) else { return };
         let queue = self.queue;
-        // Of the tasks with owners that are no sessions, the index knows nothing.
+        // Owners that are no sessions stand anywhere in the index, so all of it is searched.
         let (is_text, searches) = (queue.sql.owner_is_text, Cell::new(false));
         let is_wanted = |found: &FoundRow| {
             if searches.get() && queue.holder_of(found) != Some(NOBODY) {

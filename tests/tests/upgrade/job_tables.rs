@@ -1,5 +1,5 @@
-//! The job tables of ten frameworks: their columns and types, upgraded without altering a column. The framework's INSERT
-//! goes on being a put, and its start times hold.
+//! The job tables of ten frameworks: their columns and types, upgraded without altering a column. The framework's
+//! INSERT is a put, and its start times hold.
 
 use xqueue_tests::{Queue, Value, database, json, unique};
 

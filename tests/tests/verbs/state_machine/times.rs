@@ -55,7 +55,8 @@ impl Times {
         }
     }
 
-    /// Returns SQL that shows when a time is. Now can be rounded up. A time that cannot be NULL shows no difference between no time and the past.
+    /// Returns SQL that shows when a time is. Now can be rounded up. A time that cannot be NULL shows no difference
+    /// between no time and the past.
     pub fn shown(self, column: &str) -> String {
         let past = if self.is_not_null() { "-" } else { "past" };
         let instant = self.instant.replace("{}", column);
