@@ -124,8 +124,8 @@ pub unsafe fn row_id(slot: *mut pg_sys::TupleTableSlot) -> RowId {
     RowId::new(block, place.ip_posid)
 }
 
-/// Returns the command that the changes of an open table belong to. Commands that user code runs in the middle are later
-/// ones, and the server refuses to change a row that they have changed.
+/// Returns the command that the changes of an open table belong to. User code in the middle runs later commands, and
+/// the server refuses to change a row that they have changed.
 ///
 /// # Safety
 /// The snapshot of the open table is active. To be called within a guard.

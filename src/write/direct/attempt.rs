@@ -91,8 +91,9 @@ impl Attempts<'_, '_, '_> {
         Attempt::Taken
     }
 
-    /// Takes a task and fires the table's row triggers. A BEFORE trigger can change any column, so the change is recorded
-    /// by the row that was written. The indexes that are open hold taken tasks only, so the state must be right.
+    /// Takes a task and fires the table's row triggers. A BEFORE trigger can change any column, so the change is
+    /// recorded by the row that was written. The indexes that are open are those of taken tasks, so the state must be
+    /// right.
     fn attempt_and_fire(&mut self, found: &FoundRow, changes: &Values) -> Attempt {
         let queue = self.queue;
         let status = |row: &Open| queue.status_read(queue.value_of(row, Field::Status));

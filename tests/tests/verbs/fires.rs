@@ -146,6 +146,20 @@ fn what_a_change_cannot_fire_makes_no_statement() {
     }
 }
 
+/// A row from the table's access method has no values in virtual columns.
+#[test]
+fn a_virtual_column_makes_statements() {
+    alone();
+    let mut q = queue(&json!({}));
+    let version = "SELECT to_jsonb(current_setting('server_version_num')::int)";
+    if q.ask_one(version).as_i64() >= Some(180_000) {
+        let (name, mut c) = (q.name.clone(), q.client());
+        q.sql("ALTER TABLE {q} ADD made text GENERATED ALWAYS AS (note || 'x') VIRTUAL");
+        assert_eq!(lifecycle(&mut c, &name), "DELETE INSERT UPDATE");
+    }
+    drop_all(&mut q);
+}
+
 /// A session follows each of the changes that other sessions make to the table's triggers.
 #[test]
 fn triggers_come_and_go() {

@@ -223,8 +223,8 @@ impl FoundRow<'_> {
         values
     }
 
-    /// Replaces the row by the one in a slot, and returns whether it was written. If another transaction is changing the
-    /// row or has locked it, waits for that if `waits`, else returns false.
+    /// Replaces the row by the one in a slot, and returns whether it was written. If another transaction is changing
+    /// the row or has locked it, waits for that if `waits`, else returns false.
     ///
     /// # Safety
     /// The slot holds a row of the table that satisfies its constraints. To be called within a guard.
@@ -306,8 +306,8 @@ impl FoundRow<'_> {
         }
     }
 
-    /// Deletes the row without waiting, fires the table's row triggers, and returns the row. None if it was not deleted;
-    /// the surrounding subtransaction must then be rolled back.
+    /// Deletes the row without waiting, fires the table's row triggers, and returns the row. None if it was not
+    /// deleted; the surrounding subtransaction must then be rolled back.
     pub fn delete_and_fire<'to>(&self) -> Option<Value<'to>> {
         let firing = self.open.firing.as_ref()?;
         if !self.lock(pg_sys::LockTupleMode::LockTupleExclusive) {

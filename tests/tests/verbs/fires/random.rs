@@ -113,8 +113,8 @@ fn of<'a>(random: &mut StdRng, some: &[&'a str]) -> &'a str {
 }
 
 /// Returns statements that each add something to the table. At most one trigger acts at an update, and then no trigger
-/// fires for statements: while a task rests that a trigger refuses, statements take the tasks one by one. So they find a
-/// task that another trigger releases, and another number of them runs.
+/// fires for statements: while a task rests that a trigger refuses, statements take the tasks one by one. So they find
+/// a task that another trigger releases, and another number of them runs.
 fn additions(random: &mut StdRng) -> Vec<String> {
     let mut additions: Vec<_> =
         (0..random.random_range(1..4)).map(|n| addition(random, n)).collect();
