@@ -34,13 +34,20 @@ pub struct Fires {
     /// An update that sets only columns of the queue's own.
     update: Fired,
     delete: Fired,
+    /// A BEFORE trigger can prevent a deletion.
+    keeps: bool,
     /// Such an update of a row that the same transaction has inserted or changed.
     second_update: bool,
 }
 
 impl Fires {
-    pub(super) const ALL: Fires =
-        Fires { insert: true, update: Fired::More, delete: Fired::More, second_update: true };
+    pub(super) const ALL: Fires = Fires {
+        insert: true,
+        update: Fired::More,
+        delete: Fired::More,
+        keeps: true,
+        second_update: true,
+    };
 
     /// `is_own`: a column is the queue's own.
     pub(super) fn of(relation: &Relation, sql: &Table, is_own: impl Fn(i16) -> bool) -> Fires {
@@ -49,8 +56,13 @@ impl Fires {
         }
         let is_any_own = |columns: &[i16]| columns.iter().any(|number| is_own(*number));
         let nothing = Fired::Nothing;
-        let mut fires =
-            Fires { insert: false, update: nothing, delete: nothing, second_update: false };
+        let mut fires = Fires {
+            insert: false,
+            update: nothing,
+            delete: nothing,
+            keeps: false,
+            second_update: false,
+        };
         // A BEFORE trigger can change columns from which others are computed.
         let has_generated = relation.columns().iter().any(|column| column.is_generated);
         for trigger in relation.triggers() {
@@ -70,6 +82,7 @@ impl Fires {
             }
             if trigger.has(Event::Delete) {
                 fires.delete = fires.delete.max(fired);
+                fires.keeps |= trigger.is_before();
             }
             fires.second_update |= trigger.foreign_key == Some(ForeignKey::From);
         }
@@ -88,6 +101,11 @@ impl Fires {
     /// Returns what a take fires.
     pub fn at_take(self) -> Fired {
         self.update
+    }
+
+    /// Returns whether a trigger can prevent the deletion of a task.
+    pub fn may_keep_rows(self) -> bool {
+        self.keeps
     }
 
     /// Returns what an ack fires that deletes the task.

@@ -69,6 +69,11 @@ impl Present {
         i32::from(self.kind) & event.bit() as i32 != 0
     }
 
+    /// Returns whether it fires before the change.
+    pub fn is_before(&self) -> bool {
+        i32::from(self.kind) & pg_sys::TRIGGER_TYPE_BEFORE as i32 != 0
+    }
+
     /// Returns whether it fires for each row.
     pub fn is_for_row(&self) -> bool {
         i32::from(self.kind) & pg_sys::TRIGGER_TYPE_ROW as i32 != 0

@@ -2,14 +2,16 @@
 //! see all rows, including rows hidden by row security.
 
 use crate::error::Result;
-use crate::queue::{Fitness, StatusColumn};
+use crate::queue::{Fitness, StatusColumn, times};
 use crate::server::memory::Scratch;
 use crate::server::operators;
 use crate::server::relation::{ColumnType, Relation, Snapshot};
 use crate::server::row::{Row, Tuple};
+use crate::server::time;
 use crate::server::value::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use xqueue_core::options::Options;
+use xqueue_core::statement::MORTAL;
 use xqueue_core::status::Status;
 
 /// Maximum number of foreign status values shown in an error.
@@ -86,6 +88,23 @@ impl Tasks<'_> {
     fn status_of(&self, row: &Tuple) -> Option<Status> {
         self.status.read(row.value(self.column.number))
     }
+}
+
+/// Returns how many rows would be deleted because the end of their life has passed. `tasks`: None without a status
+/// column. Rows without a status get the state `existing`.
+pub fn count_expired(
+    relation: &Relation,
+    expires: &ColumnType,
+    tasks: Option<&Tasks>,
+    existing: Status,
+) -> i64 {
+    let (mut count, now) = (0, time::now());
+    each(relation, |row| {
+        let status = tasks.and_then(|tasks| tasks.status_of(row)).unwrap_or(existing);
+        let end = row.value(expires.number).map(times::instant);
+        count += i64::from(MORTAL.contains(&status) && end.is_some_and(|end| end <= now));
+    });
+    count
 }
 
 /// Returns the greatest value of an integer column; at least 0.

@@ -105,6 +105,17 @@ impl UpgradePlan {
         refuse_foreign_values(&sql, foreign.values)?;
 
         let was = previous.as_ref().map(|known| known.options.features.clone()).unwrap_or_default();
+        let existing = options.existing.unwrap_or(Status::Ready);
+        // A restored queue has its ends of life from before.
+        if let Some(expires) = fields.get(&Field::Expires)
+            && options.features.expires()
+            && !was.expires()
+            && !added.contains(&Field::Expires)
+            && note.is_none()
+        {
+            let expired = census::count_expired(relation, expires, tasks.as_ref(), existing);
+            refuse_expired(&sql, expires, expired)?;
+        }
         if let Some(tasks) =
             tasks.filter(|_| options.features.has_subqueues() && !was.has_subqueues())
         {
@@ -127,7 +138,6 @@ impl UpgradePlan {
             };
             ddl.extend(switch.settle()?);
         }
-        let existing = options.existing.unwrap_or(Status::Ready);
         for field in &added {
             ddl.extend(sql.add_column(*field, existing));
         }
@@ -297,6 +307,20 @@ fn refuse_foreign_values(sql: &Table, foreign: BTreeSet<String>) -> Result<()> {
     .hint(
         "Say with {\"states\": {\"R\": …}} which values stand for which state, or UPDATE the rows.",
     ))
+}
+
+/// Refuses rows that would be deleted at once.
+fn refuse_expired(sql: &Table, expires: &ColumnType, count: i64) -> Result<()> {
+    if count == 0 {
+        return Ok(());
+    }
+    let (table, column) = (sql.qualified(), &expires.name);
+    Err(Error::new(
+        PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!("{count} rows of {table} would be deleted at once, because \"{column}\" lies in the past"),
+    )
+    .detail("With feature ttl, this column says when a task's life ends.")
+    .hint("DELETE these rows, or give them a time in the future or NULL, and upgrade the table again."))
 }
 
 /// Refuses sub-queues with more than one task in flight.

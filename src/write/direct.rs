@@ -160,8 +160,9 @@ pub fn ack<'to>(queue: &Queue, keys: &[Vec<Value>], session: [u8; 16]) -> Rows<'
     rows
 }
 
-/// Deletes the tasks and fires row triggers, in a subtransaction. Returns None, and undoes that, unless all tasks are
-/// deleted; a statement then acks them, or finds out the reason.
+/// Deletes the tasks and fires row triggers. Returns None, and undoes that, unless all tasks are deleted; a statement
+/// then acks them, or finds out the reason. If no BEFORE trigger can keep the row of a single task, there is nothing to
+/// undo, and no subtransaction: many of them in one transaction slow down the snapshots of all sessions.
 fn ack_and_fire(
     queue: &Queue,
     direct: &Direct,
@@ -172,12 +173,16 @@ fn ack_and_fire(
     if direct.heap.is_in_use() {
         return None;
     }
-    xact::in_subtransaction(|| {
+    let ack = || {
         let open = direct.open_and_fire(&[], &[]);
         let delete = |open| delete(queue, open, index, keys, session);
         let rows = transaction::doing(queue.slot, CallKind::Ack, || open.map(delete));
-        rows.filter(|rows| rows.len() == keys.len()).map_or(Verdict::Undo, Verdict::Keep)
-    })
+        rows.filter(|rows| rows.len() == keys.len())
+    };
+    match keys.len() == 1 && !queue.fires.may_keep_rows() {
+        true => ack(),
+        false => xact::in_subtransaction(|| ack().map_or(Verdict::Undo, Verdict::Keep)),
+    }
 }
 
 /// Deletes tasks, up to the first one that this session cannot ack. The index is opened only for a task that is not
@@ -222,7 +227,8 @@ fn delete(
         row
     };
     let rows: Vec<_> = keys.iter().map_while(delete).collect();
-    if rows.len() == keys.len() {
+    // Without a deletion there is no event, and nothing that a caller has to undo.
+    if rows.len() == keys.len() || rows.is_empty() {
         open.fire_after();
     }
     rows

@@ -13,7 +13,6 @@ use crate::write::direct::TakenTasks;
 use crate::write::unchanged;
 use xqueue_core::change::CallKind;
 use xqueue_core::statement::{Change, Parameter};
-use xqueue_core::transaction::Ready;
 
 impl Passed<'_> {
     /// Takes by a statement. If that fails, takes the tasks one by one.
@@ -61,11 +60,7 @@ impl Passed<'_> {
         let taken = begun::until_counted(queue.slot, || {
             Ok(xact::in_subtransaction(|| match xact::unless_of_task(work) {
                 Ok(Some(taken)) => Verdict::Keep(taken),
-                _ => {
-                    // This call takes the tasks again, so it wakes no consumer for them.
-                    transaction::note(queue.slot, |d| d.waiters.unmade_ready = Ready::default());
-                    Verdict::Undo
-                }
+                _ => Verdict::Undo,
             }))
         })?;
         if taken.is_none()

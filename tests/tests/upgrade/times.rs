@@ -279,6 +279,31 @@ fn a_task_in_flight_has_no_deadline_when_its_column_becomes_a_field() {
     }
 }
 
+/// With feature `ttl` the worker would delete the rows.
+#[test]
+fn rows_whose_time_is_past_are_not_deleted_by_an_upgrade() {
+    for (column, past, future) in [
+        ("timestamptz", "'2020-01-01'", "NULL"),
+        ("integer NOT NULL DEFAULT 0", "0", "2000000000"),
+        ("timestamp", "'2020-01-01'", "'2100-01-01'"),
+    ] {
+        let mut q = Queue::adopt(&database(), &unique("past"));
+        q.sql(&format!("CREATE TABLE {{q}} (id int PRIMARY KEY, ends {column})"));
+        q.sql(&format!("INSERT INTO {{q}} VALUES (1, {past}), (2, {future})"));
+        let options = r#"{"fields": {"expires": "ends"}, "features": {"ttl": true}}"#;
+        for call in
+            [format!("'{{q}}', '{options}'"), format!("'{{q}}', '{options}', dry_run => true")]
+        {
+            let upgrade = format!("SELECT xqueue.upgrade({call})");
+            let error = q.fails(&upgrade, "55000", "1 rows of");
+            assert!(error.hint().is_some_and(|hint| hint.contains("DELETE")), "{error:?}");
+        }
+        q.sql("DELETE FROM {q} WHERE id = 1");
+        q.upgrade(&options.parse().expect("options"));
+        assert_eq!(q.takes(9), [2], "{column}");
+    }
+}
+
 #[test]
 fn numbers_outside_the_calendar_stop_nothing() {
     for by_statements in [false, true] {

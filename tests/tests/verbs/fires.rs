@@ -301,6 +301,25 @@ fn an_ack_of_a_task_that_is_referred_to() {
     drop_all(&mut q);
 }
 
+/// More than 64 subtransactions in a transaction slow down the snapshots of all sessions.
+#[test]
+fn acks_of_tasks_that_are_referred_to_use_no_subtransactions() {
+    alone();
+    let mut q = queue(&json!({}));
+    q.sql(INCOMING);
+    q.sql("SELECT xqueue.put('{q}', '{}') FROM generate_series(1, 70)");
+    assert_eq!(q.takes(70).len(), 70);
+    let next = |q: &mut Queue| {
+        q.ask_one("SELECT to_jsonb(pg_current_xact_id()::text::bigint)").as_i64().expect("an id")
+    };
+    let first = next(&mut q);
+    q.sql("DO $$ BEGIN FOR id IN 1..70 LOOP PERFORM xqueue.ack('{q}', id); END LOOP; END $$");
+    let ids = next(&mut q) - first;
+    assert!(ids < 20, "{ids} transaction ids");
+    q.assert_tasks(&[("total", 0)]);
+    drop_all(&mut q);
+}
+
 /// The action of a foreign key changes other tasks, whose triggers count them.
 #[test]
 fn an_ack_of_a_task_that_other_tasks_refer_to() {
