@@ -108,6 +108,30 @@ fn a_column_that_was_renamed_is_found() {
     assert_eq!(columns(&mut new), ["key"]);
 }
 
+/// The registry of a whole dump has names as well.
+#[test]
+fn columns_that_were_renamed_are_found_in_a_whole_dump() {
+    let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
+    let (mut old, mut new) = (from.client(), to.client());
+    old.batch_execute(
+        "CREATE TABLE jobs (id bigint PRIMARY KEY, at timestamptz NOT NULL DEFAULT clock_timestamp())",
+    )
+    .unwrap();
+    upgraded(&mut old, r#"{"fields": {"order": "at"}}"#);
+    old.batch_execute("SELECT xqueue.put('jobs', '[{\"id\": 2}, {\"id\": 1}]')").unwrap();
+    for column in ["id", "at", "owner"] {
+        let rename = format!("ALTER TABLE jobs RENAME COLUMN {column} TO \"{column} 2\"");
+        old.batch_execute(&rename).unwrap();
+    }
+    let known =
+        "SELECT definition::text LIKE ALL (ARRAY['%\"id 2\"%', '%\"at 2\"%', '%\"owner 2\"%'])
+                 FROM xqueue.queue";
+    wait_until("the registry has the names", || scalar(&mut old, known, &[]));
+    copy(&from, &to, &[]);
+    let task = &values(&mut new, "SELECT xqueue.take('jobs', '10 s')", &[])[0];
+    assert_eq!(task["id 2"], json!(2), "{task}");
+}
+
 #[test]
 fn options_of_the_call_go_before_those_of_the_note() {
     let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
