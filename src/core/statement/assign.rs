@@ -208,7 +208,7 @@ fn float(number: f64) -> String {
     format!("'{number}'::pg_catalog.float8")
 }
 
-fn interval(microseconds: i64) -> String {
+pub(super) fn interval(microseconds: i64) -> String {
     format!("'{microseconds} microseconds'::pg_catalog.interval")
 }
 

@@ -2,9 +2,10 @@
 //! [`crate::statement::index`].
 
 use crate::field::Field;
+use crate::statement::assign::interval;
 use crate::statement::change::MORTAL;
 use crate::statement::rule::{Assigned, Length};
-use crate::statement::{CLOCK, INTERNAL, Parameters, Table, join};
+use crate::statement::{CLOCK, INTERNAL, PLUS, Parameters, Table, join};
 use crate::status::Status;
 
 impl Table {
@@ -98,15 +99,20 @@ impl Table {
         )
     }
 
-    /// Makes ready tasks wait if their start time, in a column that the table already had, is in the future.
+    /// Makes ready tasks wait if their start time, in a column that the table already had, is in the future. The time can
+    /// be a current one that the column has rounded up.
     pub fn wait_until_due(&self) -> String {
         let (table, runat) = (self.qualified(), self.field(Field::Runat));
+        let now = match self.time_kind(Field::Runat).rounding() {
+            0 => CLOCK.to_string(),
+            rounding => format!("({CLOCK} {PLUS} {})", interval(rounding)),
+        };
         format!(
             "UPDATE ONLY {table} AS task SET {} = {} WHERE {} AND task.{runat} OPERATOR(pg_catalog.>) {}",
             self.status(),
             self.label(Status::Waiting),
             self.is(Status::Ready),
-            self.last_until(Field::Runat, CLOCK)
+            self.last_until(Field::Runat, &now)
         )
     }
 

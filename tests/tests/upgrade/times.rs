@@ -256,8 +256,12 @@ fn features_are_switched_off_and_on() {
         let features: Value = off.parse().expect("features");
         t.q.upgrade(&json!({"features": features, "convert": {"W": "R"}}));
         t.q.assert_tasks(&[("ready", 2), ("taken", 1)]);
+        for id in 4..8 {
+            t.insert(id, "now()");
+        }
         let features: Value = FEATURES.parse().expect("features");
         t.q.upgrade(&json!({ "features": features }));
+        assert_eq!(t.q.stats()["transitions"]["R-W"], json!(null), "{}", t.kind.column);
         std::thread::sleep(std::time::Duration::from_secs(6));
         t.is_status(3, "T");
         t.call("ack('{q}', 3)");
