@@ -21,6 +21,7 @@ mod refusing;
 mod requirements;
 mod run;
 pub mod shown;
+mod start;
 mod status;
 mod store;
 mod table_names;
@@ -48,7 +49,7 @@ pub use handle::{KeyType, Queue};
 pub use kept::{is_unchanged, stale, stale_type};
 pub use order::order_columns;
 pub use plans::{Arguments, Statement};
-pub use position::Start;
+pub use start::Start;
 pub use status::StatusColumn;
 pub use store::{
     Entry, count_of, delete, is_own_table, lock_those_with, oid, pause, read, redefine, resume,

@@ -1,6 +1,6 @@
 //! The kept plans of a queue's statements, and the arguments of their parameters.
 
-use crate::queue::position::Start;
+use crate::queue::start::Start;
 use crate::server::spi::Plan;
 use crate::server::value::Value;
 use std::cell::RefCell;

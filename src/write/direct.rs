@@ -271,12 +271,3 @@ pub fn put(
     shortcuts::count(Shortcut::Put, rows.len());
     Ok(Some(rows))
 }
-
-/// Records that a task has moved from one state to another. The row written last is the new one.
-fn note_move(queue: &Queue, found: &FoundRow, (from, to): (Status, Status), call: CallKind) {
-    let tube = queue.tube_of(found);
-    let place = |status| StateAndTube { status, tube };
-    let (old, new) = (place(from), place(to));
-    let old = Seen { place: old, row: found };
-    row::note(queue, Some(old), Some(Seen { place: new, row: found.written() }), Some(call));
-}

@@ -5,6 +5,7 @@ use crate::parts::leases::sessions::{self, Part};
 use crate::parts::leases::{held, session};
 use crate::parts::slot;
 use crate::queue::Queue;
+use crate::server::heap::FoundRow;
 use crate::server::row::Row;
 use crate::server::types::Uuid;
 use crate::server::{process, time};
@@ -63,6 +64,15 @@ pub fn note<Old: Row, New: Row>(
             delta.waiters.end(key, outcome);
         }
     });
+}
+
+/// Records that a task has moved from one state to another. The row written last is the new one.
+pub fn note_move(queue: &Queue, found: &FoundRow, (from, to): (Status, Status), call: CallKind) {
+    let tube = queue.tube_of(found);
+    let place = |status| StateAndTube { status, tube };
+    let (old, new) = (place(from), place(to));
+    let old = Seen { place: old, row: found };
+    note(queue, Some(old), Some(Seen { place: new, row: found.written() }), Some(call));
 }
 
 /// Returns how long a task was in the state that it leaves, if it is taken or acked: the time since its row was last
