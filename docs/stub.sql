@@ -53,7 +53,7 @@ DECLARE
 BEGIN
     PERFORM xqueue.stub_lacks('dry_run', dry_run);
     FOR setting, is_known, is_done IN
-        SELECT 'option ' || o, o = ANY ('{fields,states,features,existing,tube_stats,convert}'), o = ANY ('{fields,features}') FROM jsonb_object_keys(options) AS o
+        SELECT 'option ' || o, o = ANY ('{fields,states,features,existing,time_zone,tube_stats,convert}'), o = ANY ('{fields,features}') FROM jsonb_object_keys(options) AS o
         UNION ALL SELECT 'field ' || f, f = ANY ('{status,owner,runat,priority,tube,attempts,expires,ttr,reason}'), true FROM jsonb_object_keys(options->'fields') AS f
         UNION ALL SELECT 'feature ' || f.key, f.key = ANY ('{id,delayed,buried,keep,zombie,ttl,ttr,priority,tube,utube,retry,pick,capacity,on_task_change,guard}'),
             f.value = 'false' OR f.key = ANY ('{delayed,buried,keep,zombie,ttl,ttr,priority,tube,retry,guard}') FROM jsonb_each(options->'features') AS f

@@ -22,6 +22,9 @@ pub struct Options {
     /// State of the rows that exist before the status column is added.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub existing: Option<Status>,
+    /// Zone of the times in columns of type timestamp; UTC by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_zone: Option<String>,
     /// Tubes with statistics of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tube_stats: Option<Vec<String>>,
@@ -107,6 +110,7 @@ impl Options {
             states,
             features: self.features.merge(&newer.features),
             existing: newer.existing.or(self.existing),
+            time_zone: newer.time_zone.clone().or(self.time_zone.clone()),
             tube_stats: newer.tube_stats.clone().or(self.tube_stats.clone()),
             convert: BTreeMap::new(),
         };
@@ -123,6 +127,11 @@ impl Options {
     /// Returns the value of the status column for `status`.
     pub fn label(&self, status: Status) -> String {
         self.states.get(&status).cloned().unwrap_or_else(|| status.letter().to_string())
+    }
+
+    /// Returns the zone of the times in columns without a time zone.
+    pub fn time_zone(&self) -> &str {
+        self.time_zone.as_deref().unwrap_or("UTC")
     }
 
     /// Returns the tubes with statistics of their own.

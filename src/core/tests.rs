@@ -10,11 +10,12 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Map, Value};
 
-const NAMES: [&str; 32] = [
+const NAMES: [&str; 33] = [
     "fields",
     "states",
     "features",
     "existing",
+    "time_zone",
     "tube_stats",
     "convert",
     "status",

@@ -1,8 +1,8 @@
 //! How a column holds an instant: the fields `runat` and `expires` in tables that people have. The direct path converts
 //! instants here, and statements by the SQL that is written here; both give the same values.
 //!
-//! Instants are PostgreSQL's: microseconds since 2000-01-01. The values of a column without a time zone are in UTC. The
-//! TimeZone of a session has no effect.
+//! Instants are PostgreSQL's: microseconds since 2000-01-01. The values of a column without a time zone are in UTC or
+//! in the zone of option `time_zone`; here they count as instants. The TimeZone of a session has no effect.
 
 /// Length of a life or lease without an end in a column that is never NULL (µs): 100 years.
 pub const ENDLESS: i64 = 100 * 365 * 86_400_000_000;
@@ -26,7 +26,7 @@ pub struct TimeColumn {
 pub enum TimeKind {
     /// timestamptz with a number of decimals of a second.
     Zoned { decimals: u8 },
-    /// timestamp, in UTC.
+    /// timestamp, in the time zone of the queue.
     Unzoned { decimals: u8 },
     /// Whole seconds since 1970, as integer or bigint.
     Seconds { is_long: bool },
@@ -92,11 +92,12 @@ impl TimeKind {
         self.unit() / 2
     }
 
-    /// Returns the value for an instant as SQL. The server rounds it to the precision of the column.
-    pub(crate) fn in_sql(self, instant: &str) -> String {
+    /// Returns the value for an instant as SQL. The server rounds it to the precision of the column. `zone`: literal of
+    /// the queue's time zone.
+    pub(crate) fn in_sql(self, instant: &str, zone: &str) -> String {
         match self {
             TimeKind::Zoned { .. } => instant.to_string(),
-            TimeKind::Unzoned { .. } => format!("pg_catalog.timezone('UTC', {instant})"),
+            TimeKind::Unzoned { .. } => format!("pg_catalog.timezone({zone}, {instant})"),
             TimeKind::Seconds { is_long: true } => {
                 format!("pg_catalog.extract('epoch', {instant})::pg_catalog.int8")
             }
@@ -110,7 +111,7 @@ impl TimeKind {
     }
 
     /// Returns the last value that is not after an instant as SQL.
-    pub(crate) fn last_until_in_sql(self, instant: &str) -> String {
+    pub(crate) fn last_until_in_sql(self, instant: &str, zone: &str) -> String {
         match self {
             TimeKind::Seconds { .. } => format!(
                 "CASE WHEN pg_catalog.isfinite({instant}) \
@@ -118,15 +119,15 @@ impl TimeKind {
                  ELSE '{}'::pg_catalog.int8 END",
                 i64::MIN
             ),
-            _ => self.in_sql(instant),
+            _ => self.in_sql(instant, zone),
         }
     }
 
     /// Returns the instant of a value as SQL.
-    pub(crate) fn instant_in_sql(self, value: &str) -> String {
+    pub(crate) fn instant_in_sql(self, value: &str, zone: &str) -> String {
         match self {
             TimeKind::Zoned { .. } => value.to_string(),
-            TimeKind::Unzoned { .. } => format!("pg_catalog.timezone('UTC', {value})"),
+            TimeKind::Unzoned { .. } => format!("pg_catalog.timezone({zone}, {value})"),
             TimeKind::Seconds { .. } | TimeKind::Fractions => {
                 format!("pg_catalog.to_timestamp({value}::pg_catalog.float8)")
             }
@@ -167,6 +168,7 @@ mod tests {
 
     const ZONED: TimeKind = TimeKind::Zoned { decimals: 6 };
     const SHORT: TimeKind = TimeKind::Seconds { is_long: false };
+    const UTC: &str = "'UTC'";
 
     #[test]
     fn an_instant_is_rounded_to_the_columns_precision() {
@@ -185,7 +187,7 @@ mod tests {
     fn an_integer_holds_no_instant_after_2038() {
         assert_eq!(SHORT.stored(ENDLESS), Stored::Seconds(i32::MAX.into()));
         assert_eq!(SHORT.last_until(ENDLESS), Stored::Seconds(i32::MAX.into()));
-        assert!(SHORT.in_sql("x").starts_with("CASE WHEN x OPERATOR(pg_catalog.>)"));
+        assert!(SHORT.in_sql("x", UTC).starts_with("CASE WHEN x OPERATOR(pg_catalog.>)"));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::server::own_table;
 use crate::server::relation::{self, ColumnType, Relation};
 use crate::server::row::Row;
 use crate::server::row_type::RowType;
+use crate::server::time_zone::TimeZone;
 use crate::server::value::Value;
 use crate::server::{operators, process, time, types, xact};
 use crate::transaction;
@@ -69,6 +70,8 @@ pub struct Queue {
     /// Keys are equal if and only if their hashes are.
     pub(super) tells_keys: bool,
     pub tracking: Tracking,
+    /// The zone of times in columns without a time zone.
+    pub time_zone: TimeZone,
     /// Triggers report every task, and all tasks are visible to all roles.
     pub is_tracked: bool,
     /// Row security is on: visibility depends on the role.
@@ -241,6 +244,7 @@ impl Queue {
             tells_tubes,
             tells_keys,
             tracking,
+            time_zone: TimeZone::named(definition.options.time_zone())?,
             is_tracked,
             shows: Shows::of(&columns),
             may_refuse,

@@ -52,6 +52,7 @@ pub fn table_names(
             .into_iter()
             .filter_map(|field| Some((field, time_column(fields.get(&field)?)?)))
             .collect(),
+        time_zone: catalog::quote_literal(options.time_zone()),
         columns: relation.columns().iter().map(|column| (column.number, quoted(column))).collect(),
         status_type: status.map(|status| types::type_name(status.base)).unwrap_or_default(),
         owner_is_text: fields.get(&Field::Owner).is_some_and(|owner| owner.oid != types::UUID),

@@ -3,6 +3,7 @@
 use crate::queue::Queue;
 use crate::server::relation::ColumnType;
 use crate::server::row::Row;
+use crate::server::time_zone::TimeZone;
 use crate::server::value::Value;
 use crate::server::{time, types};
 use pgrx::pg_sys::Oid;
@@ -23,9 +24,10 @@ pub(super) fn time_column(column: &ColumnType) -> Option<TimeColumn> {
     Some(TimeColumn { kind, is_not_null: column.is_not_null, has_default: column.has_default })
 }
 
-/// Returns the instant that a value of a column of times stands for (µs).
-pub fn instant(value: Value) -> i64 {
+/// Returns the instant that a value of a column of times stands for (µs). A value without a time zone is in `zone`.
+pub fn instant(value: Value, zone: &TimeZone) -> i64 {
     let stored = match value.type_oid() {
+        types::TIMESTAMP => Stored::Instant(zone.instant(value.to_integer_or_instant())),
         types::FLOAT8 => Stored::Fractions(value.to_float()),
         types::INT4 | types::INT8 => Stored::Seconds(value.to_integer()),
         _ => Stored::Instant(value.to_instant()),
@@ -35,7 +37,7 @@ pub fn instant(value: Value) -> i64 {
 
 fn value(stored: Stored, oid: Oid) -> Option<Value<'static>> {
     match stored {
-        Stored::Instant(instant) if oid == types::TIMESTAMP => Some(Value::instant_in_utc(instant)),
+        Stored::Instant(time) if oid == types::TIMESTAMP => Some(Value::local_time(time)),
         Stored::Instant(instant) => Some(Value::instant(instant)),
         Stored::Seconds(seconds) => Value::integer(seconds, oid),
         Stored::Fractions(seconds) => Some(Value::float(seconds)),
@@ -45,17 +47,29 @@ fn value(stored: Stored, oid: Oid) -> Option<Value<'static>> {
 impl Queue {
     /// Returns the instant in a field of a row (µs).
     pub fn instant_of(&self, row: &impl Row, field: Field) -> Option<i64> {
-        self.value_of(row, field).map(instant)
+        self.value_of(row, field).map(|value| instant(value, &self.time_zone))
     }
 
     /// Returns the value of a time column for an instant, rounded like the server rounds it; None without a column.
     pub fn instant_value(&self, field: Field, instant: i64) -> Option<Value<'static>> {
-        value(self.sql.times.get(&field)?.kind.stored(instant), self.column_of(field)?.oid)
+        self.written(field, instant, TimeKind::stored)
     }
 
     /// Returns the last value of a time column that is not after an instant; None without a column.
     pub fn last_until(&self, field: Field, instant: i64) -> Option<Value<'static>> {
-        value(self.sql.times.get(&field)?.kind.last_until(instant), self.column_of(field)?.oid)
+        self.written(field, instant, TimeKind::last_until)
+    }
+
+    fn written(
+        &self,
+        field: Field,
+        instant: i64,
+        write: fn(TimeKind, i64) -> Stored,
+    ) -> Option<Value<'static>> {
+        let kind = self.sql.times.get(&field)?.kind;
+        let is_local = matches!(kind, TimeKind::Unzoned { .. });
+        let time = if is_local { self.time_zone.local(instant) } else { instant };
+        value(write(kind, time), self.column_of(field)?.oid)
     }
 
     /// Returns the value of a field without a value: the current time for a time column that is never NULL.

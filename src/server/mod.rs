@@ -44,6 +44,7 @@ mod systable;
 pub mod system;
 mod text;
 pub mod time;
+pub mod time_zone;
 pub mod trigger;
 pub mod types;
 pub mod user;

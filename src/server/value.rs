@@ -90,10 +90,9 @@ impl<'m> Value<'m> {
         }
     }
 
-    /// Reads a value of type timestamptz, or of type timestamp in UTC, in microseconds since 2000-01-01.
+    /// Reads a value of type timestamptz in microseconds since 2000-01-01.
     pub fn to_instant(self) -> i64 {
-        let is_in_utc = self.oid == types::TIMESTAMP;
-        self.require(if is_in_utc { self.oid } else { types::TIMESTAMPTZ }).value() as i64
+        self.require(types::TIMESTAMPTZ).value() as i64
     }
 
     /// Reads a value of type double precision.
@@ -266,8 +265,8 @@ impl Value<'_> {
         }
     }
 
-    /// Converts microseconds since 2000-01-01 to timestamp, in UTC.
-    pub fn instant_in_utc(microseconds: i64) -> Self {
+    /// Converts microseconds since 2000-01-01 00:00 of any zone's clocks to timestamp.
+    pub fn local_time(microseconds: i64) -> Self {
         Value::by_value(Datum::from(microseconds), types::TIMESTAMP)
     }
 

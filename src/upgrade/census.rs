@@ -8,6 +8,7 @@ use crate::server::operators;
 use crate::server::relation::{ColumnType, Relation, Snapshot};
 use crate::server::row::{Row, Tuple};
 use crate::server::time;
+use crate::server::time_zone::TimeZone;
 use crate::server::value::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use xqueue_core::options::Options;
@@ -91,17 +92,18 @@ impl Tasks<'_> {
 }
 
 /// Returns how many rows would be deleted because the end of their life has passed. `tasks`: None without a status
-/// column. Rows without a status get the state `existing`.
+/// column. Rows without a status get the state `existing`. `zone`: of times without a time zone.
 pub fn count_expired(
     relation: &Relation,
     expires: &ColumnType,
     tasks: Option<&Tasks>,
     existing: Status,
+    zone: &TimeZone,
 ) -> i64 {
     let (mut count, now) = (0, time::now());
     each(relation, |row| {
         let status = tasks.and_then(|tasks| tasks.status_of(row)).unwrap_or(existing);
-        let end = row.value(expires.number).map(times::instant);
+        let end = row.value(expires.number).map(|value| times::instant(value, zone));
         count += i64::from(MORTAL.contains(&status) && end.is_some_and(|end| end <= now));
     });
     count

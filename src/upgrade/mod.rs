@@ -14,6 +14,7 @@ mod switch;
 use crate::error::{Error, Result};
 use crate::queue::{self, Fitness};
 use crate::server::relation::{ColumnType, Relation};
+use crate::server::time_zone::TimeZone;
 use crate::server::{catalog, injection};
 use attachments::{add_indexes, add_triggers};
 use census::{Crowd, Tasks};
@@ -74,6 +75,7 @@ impl UpgradePlan {
         let columns =
             Columns { relation, options: &options, newer, previous: previous.as_ref(), same_table };
         columns.refuse_other_states()?;
+        let time_zone = TimeZone::named(options.time_zone())?;
         let key = columns.key()?;
         let (fields, added) = columns.fields()?;
         let order = columns.order(&fields)?;
@@ -95,6 +97,9 @@ impl UpgradePlan {
         let ours = ours.filter_map(|made| queue::column_of(relation, made, by_number));
         made.columns = ours.map(|column| queue::written(&column)).collect();
         let sql = queue::table_names(relation, &options, &fields, &key, &ordered_by)?;
+        if sql.has_local_times() {
+            options.time_zone = Some(options.time_zone().into());
+        }
         let was = |known: &Definition| names_before(relation, known, same_table, &key);
         let before = previous.as_ref().map(was).transpose()?;
         let adds_status = added.contains(&Field::Status);
@@ -113,7 +118,8 @@ impl UpgradePlan {
             && !added.contains(&Field::Expires)
             && note.is_none()
         {
-            let expired = census::count_expired(relation, expires, tasks.as_ref(), existing);
+            let expired =
+                census::count_expired(relation, expires, tasks.as_ref(), existing, &time_zone);
             refuse_expired(&sql, expires, expired)?;
         }
         if let Some(tasks) =
@@ -270,6 +276,9 @@ pub fn describe(queue: &str, definition: &Definition) -> Value {
     });
     if !options.tubes_counted().is_empty() {
         described["tube_stats"] = options.tubes_counted().into();
+    }
+    if let Some(zone) = &options.time_zone {
+        described["time_zone"] = zone.clone().into();
     }
     described
 }

@@ -106,7 +106,9 @@ impl<'q> Means<'q> {
         spi::connect(|spi| {
             let since = Arguments::of(Parameter::Since, Value::instant(since));
             let rows = self.queue.run(spi, &Statement::NextDue, &since);
-            let instants = [1, 2].map(|column| rows.value(0, column).map(times::instant));
+            let instants = [1, 2].map(|column| rows.value(0, column));
+            let instants =
+                instants.map(|value| Some(times::instant(value?, &self.queue.time_zone)));
             instants.into_iter().flatten().min()
         })
     }

@@ -51,7 +51,7 @@ impl Table {
             Assigned::Later(length, and) => {
                 let lengths = [Some(length), and].into_iter().flatten();
                 let add = |sum, length| format!("{sum} {PLUS} {}", self.length(length, parameters));
-                self.time_kind(field).in_sql(&lengths.fold(CLOCK.to_string(), add))
+                self.time_in_sql(field, &lengths.fold(CLOCK.to_string(), add))
             }
             Assigned::PutOff(length) => self.put_off(field, &self.length(length, parameters)),
             Assigned::OneMore => {
@@ -69,7 +69,7 @@ impl Table {
     /// Returns the value of a field without a value: the current time for a time column that is never NULL.
     fn empty(&self, field: Field) -> String {
         match self.is_never_null(field) {
-            true => self.time_kind(field).in_sql(CLOCK),
+            true => self.time_in_sql(field, CLOCK),
             false => "NULL".into(),
         }
     }
@@ -111,7 +111,7 @@ impl Table {
         let new = match self.features.default_ttl().or(self.endless(Field::Expires)) {
             Some(ttl) => {
                 let end = format!("{begin} {PLUS} {}", interval(ttl));
-                self.time_kind(Field::Expires).in_sql(&end)
+                self.time_in_sql(Field::Expires, &end)
             }
             None => "NULL".into(),
         };
@@ -195,11 +195,11 @@ impl Table {
     fn put_off(&self, field: Field, by: &str) -> String {
         const NEVER: &str = "'200000-01-01 00:00:00+00'::pg_catalog.timestamptz";
         let (column, kind) = (format!("task.{}", self.field(field)), self.time_kind(field));
-        let sum = format!("{} {PLUS} {by}", kind.instant_in_sql(&column));
+        let sum = format!("{} {PLUS} {by}", kind.instant_in_sql(&column, &self.time_zone));
         format!(
             "CASE WHEN {column} OPERATOR(pg_catalog.>) {} THEN {column} ELSE {} END",
-            kind.last_until_in_sql(NEVER),
-            kind.in_sql(&sum)
+            self.last_until(field, NEVER),
+            self.time_in_sql(field, &sum)
         )
     }
 }

@@ -47,6 +47,8 @@ pub struct Table {
     pub fields: BTreeMap<Field, String>,
     /// The columns of `runat` and `expires`.
     pub times: BTreeMap<Field, TimeColumn>,
+    /// Literal of the zone of times in columns without a time zone.
+    pub time_zone: String,
     /// All columns by number, for tasks and updates that name columns.
     pub columns: BTreeMap<i16, String>,
     /// The type of the status column, in the form used after `::`.
@@ -163,9 +165,19 @@ impl Table {
         self.times.get(&field).map_or(TimeKind::Zoned { decimals: 6 }, |column| column.kind)
     }
 
+    /// Returns whether a time column holds the times of a zone's clocks.
+    pub fn has_local_times(&self) -> bool {
+        self.times.values().any(|column| matches!(column.kind, TimeKind::Unzoned { .. }))
+    }
+
+    /// Returns the value of a time column for an instant.
+    fn time_in_sql(&self, field: Field, instant: &str) -> String {
+        self.time_kind(field).in_sql(instant, &self.time_zone)
+    }
+
     /// Returns the last value of a time column that is not after an instant.
     fn last_until(&self, field: Field, instant: &str) -> String {
-        self.time_kind(field).last_until_in_sql(instant)
+        self.time_kind(field).last_until_in_sql(instant, &self.time_zone)
     }
 
     /// Returns the caller's session as a value of the owner's column.

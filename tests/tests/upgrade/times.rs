@@ -13,8 +13,10 @@ struct Kind {
 
 const ZONED: &str = "{}";
 const UTC: &str = "({} AT TIME ZONE 'UTC')";
+/// The option `time_zone` of queues whose times are read like this.
+const LOCAL: &str = "({} AT TIME ZONE 'Asia/Kathmandu')";
 const SECONDS: &str = "to_timestamp({})";
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 13] = [
     Kind { column: "timestamptz NOT NULL DEFAULT now()", read: ZONED, unit: 0.0 },
     Kind { column: "timestamptz NOT NULL", read: ZONED, unit: 0.0 },
     Kind { column: "timestamptz(3)", read: ZONED, unit: 0.001 },
@@ -28,6 +30,12 @@ const KINDS: [Kind; 11] = [
     Kind {
         column: "timestamp(0) NOT NULL DEFAULT (now() AT TIME ZONE 'UTC')",
         read: UTC,
+        unit: 1.0,
+    },
+    Kind { column: "timestamp", read: LOCAL, unit: 0.0 },
+    Kind {
+        column: "timestamp(0) NOT NULL DEFAULT (now() AT TIME ZONE 'Asia/Kathmandu')",
+        read: LOCAL,
         unit: 1.0,
     },
     Kind { column: "integer NOT NULL", read: SECONDS, unit: 1.0 },
@@ -68,7 +76,12 @@ fn times(kind: &'static Kind, by_statements: bool) -> Times {
         );
     }
     let features: Value = FEATURES.parse().expect("features");
-    q.upgrade(&json!({"fields": {"runat": "run_at", "expires": "ends"}, "features": features}));
+    let mut options =
+        json!({"fields": {"runat": "run_at", "expires": "ends"}, "features": features});
+    if kind.read == LOCAL {
+        options["time_zone"] = "Asia/Kathmandu".into();
+    }
+    q.upgrade(&options);
     Times { q, kind }
 }
 
@@ -114,7 +127,7 @@ impl Times {
         let read = self.kind.read;
         // The instant in the column's type.
         let value = match read {
-            UTC => format!("({start}) AT TIME ZONE 'UTC'"),
+            UTC | LOCAL => read.replace("{}", &format!("({start})")),
             SECONDS => format!("extract(epoch FROM {start})"),
             _ => start.to_string(),
         };
@@ -361,5 +374,53 @@ fn a_clock_change_of_the_session_moves_no_time() {
             let found = t.q.ask_one(&format!("SELECT to_jsonb(ends) FROM {{q}} WHERE id = {id}"));
             assert_eq!(found, json!(end));
         }
+    }
+}
+
+#[test]
+fn a_time_zone_is_named_checked_and_changed() {
+    let mut q = Queue::adopt(&database(), &unique("zone"));
+    q.sql("CREATE TABLE {q} (id int PRIMARY KEY, run_at timestamp)");
+    let options = r#"{"fields": {"runat": "run_at"}, "features": {"delayed": true}}"#;
+    let upgraded = q.ask_one(&format!("SELECT xqueue.upgrade('{{q}}', '{options}')"));
+    assert_eq!(upgraded["time_zone"], "UTC");
+    for name in ["Mars/Base", "", "it's", "Europe/Berlin\u{1}"] {
+        let upgrade = format!(
+            "SELECT xqueue.upgrade('{{q}}', jsonb_build_object('time_zone', '{}'::text))",
+            name.replace('\'', "''")
+        );
+        let error = q.fails(&upgrade, "22023", "has no time zone");
+        assert!(error.hint().is_some_and(|hint| hint.contains("pg_timezone_names")), "{error:?}");
+    }
+    q.sql("INSERT INTO {q} VALUES (1, now() AT TIME ZONE 'UTC' + interval '2 hours')");
+    q.assert_tasks(&[("waiting", 1)]);
+    // Its clocks show that time already.
+    q.upgrade(&json!({"time_zone": "Asia/Kathmandu"}));
+    q.wait_for("ready", 1);
+    q.verify();
+}
+
+/// In the hour that the clocks of a zone repeat, a task can start an hour late, but never early.
+#[test]
+fn clocks_that_are_set_back_or_forward_lose_no_task() {
+    for by_statements in [false, true] {
+        let kind = KINDS.iter().find(|kind| kind.column == "timestamp").expect("a kind");
+        let mut t = times(kind, by_statements);
+        t.q.upgrade(&json!({"time_zone": "Europe/Berlin"}));
+        // The first day has 02:30 twice, the second day has it never.
+        t.q.sql(
+            "INSERT INTO {q} (id, run_at) VALUES (1, '2035-10-28 01:30'), (2, '2035-10-28 02:30'), \
+             (3, '2035-03-25 02:30'), (4, '2035-03-25 03:30')",
+        );
+        let mut left = |id| t.call(&format!("stats('{{q}}', {id})"))["time_left"].as_f64();
+        let mut apart = |later, earlier| {
+            let apart = left(later).zip(left(earlier)).map(|(later, earlier)| later - earlier);
+            apart.expect("two starts").round() as i64
+        };
+        assert_eq!((apart(2, 1), apart(4, 3)), (7200, 0));
+        t.call("restart('{q}', 2, delay => '0')");
+        t.call("take('{q}', id => 2, ttr => '1 hour')");
+        t.is_status(2, "T");
+        t.q.verify();
     }
 }

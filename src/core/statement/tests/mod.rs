@@ -19,6 +19,7 @@ pub fn table(features: &str) -> Table {
         marked: 0,
         fields: needed.map(|field| (field, field.name().to_string())).collect(),
         times: BTreeMap::new(),
+        time_zone: "'UTC'".into(),
         columns: BTreeMap::from([(7, "progress".to_string())]),
         status_type: "\"char\"".into(),
         owner_is_text: false,

@@ -82,6 +82,7 @@ impl Names {
                 .filter(|(field, _)| field.is_needed(features))
                 .map(|(field, name)| (field, quote(name)))
                 .collect(),
+            time_zone: "'UTC'".into(),
             times: [
                 (Field::Runat, TimeKind::Seconds { is_long: false }),
                 (Field::Expires, TimeKind::Unzoned { decimals: 6 }),

@@ -1,0 +1,68 @@
+//! Time zones of the server: times of a zone's clocks, as columns of type timestamp hold them, and instants.
+
+use crate::error::{Error, Result};
+use crate::server::types;
+use crate::server::value::Value;
+use pgrx::pg_sys;
+use std::ffi::CString;
+
+const DAY: i64 = 86_400_000_000;
+
+/// A zone that the server knows. Its clocks and UTC differ by less than two days.
+#[derive(Debug)]
+pub enum TimeZone {
+    Utc,
+    Named(String),
+}
+
+impl TimeZone {
+    /// Finds a zone by its name; an error if the server does not know it.
+    pub fn named(name: &str) -> Result<TimeZone> {
+        if name == "UTC" {
+            return Ok(TimeZone::Utc);
+        }
+        let known = CString::new(name).ok().filter(|name| {
+            // SAFETY: reads the name; looks the zone up in the server's cache and files.
+            !unsafe { pg_sys::pg_tzset(name.as_ptr()) }.is_null()
+        });
+        match known {
+            Some(_) => Ok(TimeZone::Named(name.into())),
+            None => {
+                Err(Error::invalid(format!("time_zone: the server has no time zone \"{name}\""))
+                    .hint("It has these: SELECT name FROM pg_timezone_names;"))
+            }
+        }
+    }
+
+    /// Returns the time that the zone's clocks show at an instant.
+    pub fn local(&self, instant: i64) -> i64 {
+        self.converted(pg_sys::timestamptz_zone, Value::instant(instant))
+    }
+
+    /// Returns the instant at which the zone's clocks show a time. If they show it twice, the server chooses.
+    pub fn instant(&self, local: i64) -> i64 {
+        self.converted(pg_sys::timestamp_zone, Value::local_time(local))
+    }
+
+    /// Times within two days of the ends of the calendar stay, and so do those that never come or always have been.
+    fn converted(
+        &self,
+        convert: unsafe fn(pg_sys::FunctionCallInfo) -> pg_sys::Datum,
+        value: Value,
+    ) -> i64 {
+        const FIRST: i64 = -211_813_488_000_000_000 + 2 * DAY;
+        const LAST: i64 = 9_223_371_331_200_000_000 - 2 * DAY;
+        let time = value.to_integer_or_instant();
+        match self {
+            TimeZone::Named(name) if (FIRST..LAST).contains(&time) => {
+                let arguments =
+                    [Value::text(name).require(types::TEXT), value.require(value.type_oid())];
+                // SAFETY: the server's function for a text and this type, which never returns NULL.
+                let converted =
+                    unsafe { pgrx::direct_function_call_as_datum(convert, &arguments.map(Some)) };
+                converted.map_or(time, |converted| converted.value() as i64)
+            }
+            _ => time,
+        }
+    }
+}
