@@ -150,7 +150,7 @@ impl UpgradePlan {
         if foreign.has_null {
             ddl.push(sql.fill_status(existing));
         }
-        let adopts = |field| !added.contains(&field) && !adds_status;
+        let adopts = |field| !added.contains(&field);
         if options.features.delays() && !was.delays() && adopts(Field::Runat) {
             ddl.push(sql.wait_until_due());
         }

@@ -1,5 +1,5 @@
 //! The job tables of ten frameworks: their columns and types, upgraded without altering a column. The framework's
-//! INSERT is a put, and its start times hold.
+//! INSERT is a put. Start times hold, also those of jobs from before.
 
 use xqueue_tests::{Queue, Value, database, json, unique};
 
@@ -219,10 +219,14 @@ fn runs_as_a_queue(table: &JobTable) {
         q.sql(&format!("CREATE TYPE {{q}}_state AS ENUM ('{}')", table.states.join("', '")));
     }
     q.sql(&format!("CREATE TABLE {{q}} ({})", table.columns));
+    insert(&mut q, table, "now()");
+    insert(&mut q, table, "now() + interval '1 hour'");
     let before = columns(&mut q);
     q.upgrade(&table.options.parse().expect("options"));
     q.status_is(table.status.0, table.status.1);
     assert_eq!(columns(&mut q)[..before.len()], before, "no column of {} changes", table.name);
+    q.assert_tasks(&[("ready", 1), ("waiting", 1)]);
+    q.sql("DELETE FROM {q}");
     insert(&mut q, table, "now()");
     insert(&mut q, table, "now() + interval '1 hour'");
     q.assert_tasks(&[("ready", 1), ("waiting", 1)]);
