@@ -230,7 +230,7 @@ COMMENT ON FUNCTION xqueue.ack(anyelement, anycompatible, jsonb, interval, integ
 CREATE FUNCTION xqueue.release(queue text, id anycompatible, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL, failed boolean DEFAULT true, error text DEFAULT NULL, if_held boolean DEFAULT false)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'release';
 COMMENT ON FUNCTION xqueue.release(text, anycompatible, jsonb, interval, interval, boolean, text, boolean) IS
-'Gives back a task that this session has taken: it becomes ready, or waits or is buried as delay and feature retry say. Returns the task; with if_held, no row for a task that the session no longer holds.';
+'Gives back a task that this session has taken: it becomes ready, or waits or is buried by delay and feature retry. Returns the task; with if_held, no row if the session no longer holds it.';
 
 CREATE FUNCTION xqueue.give_back(queue text)
 RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'give_back';
@@ -265,7 +265,7 @@ COMMENT ON FUNCTION xqueue.bury(anyelement, anycompatible, jsonb, interval, bool
 CREATE FUNCTION xqueue.touch(queue text, id anycompatible, increment interval DEFAULT NULL, if_held boolean DEFAULT false)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'touch';
 COMMENT ON FUNCTION xqueue.touch(text, anycompatible, interval, boolean) IS
-'Extends the time to run and the life of a task that this session has taken by increment (features ttr and ttl). Returns the task; no row if increment is zero or NULL, or with if_held if the session no longer holds the task.';
+'Adds increment to the time to run and the life of a task that this session has taken. Returns the task; no row without an increment, or with if_held if the session no longer holds it.';
 
 CREATE FUNCTION xqueue.touch(queue anyelement, id anycompatible DEFAULT NULL, increment interval DEFAULT NULL, if_held boolean DEFAULT false)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'touch';
@@ -292,7 +292,7 @@ COMMENT ON FUNCTION xqueue.peek(anyelement, anycompatible) IS
 CREATE FUNCTION xqueue.tasks_by_state(queue text, status text, count integer DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'tasks_by_state';
 COMMENT ON FUNCTION xqueue.tasks_by_state(text, text, integer) IS
-'Returns the tasks in a state, at most count, in the order in which they leave it. status is R, T, W, B, Z, D, a word such as buried, or the value of the status column.';
+'Returns at most count tasks in a state, in the order in which they leave it. status is a letter such as B, a word such as buried, or a value of the status column.';
 
 CREATE FUNCTION xqueue.tasks_by_state(queue anyelement, status text, count integer DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'tasks_by_state';
@@ -312,7 +312,7 @@ COMMENT ON FUNCTION xqueue.dig(anyelement, anycompatible, interval, interval) IS
 CREATE FUNCTION xqueue.plow(queue text, n integer DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'plow';
 COMMENT ON FUNCTION xqueue.plow(text, integer, interval, interval) IS
-'Makes the first n buried tasks ready, by priority and key, or all if n is NULL. Returns the tasks; passes over locked ones.';
+'Makes the first n buried tasks ready, in the order of a take, or all if n is NULL. Returns the tasks; passes over locked ones.';
 
 CREATE FUNCTION xqueue.plow(queue anyelement, n integer DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL)
 RETURNS SETOF anyelement LANGUAGE c AS 'MODULE_PATHNAME', 'plow';

@@ -41,10 +41,11 @@ CROSS JOIN aclexplode(n.nspacl) x
 WHERE n.nspname IN ('xqueue', 'xqueue_internal') AND x.grantee = 0
 ORDER BY n.nspname COLLATE "C";
 
--- What has no comment: nothing
+-- Objects without a comment, and functions whose comment exceeds 200 characters: none
 SELECT 'function' AS what, p.oid::regprocedure::text AS name
 FROM pg_proc p
-WHERE p.pronamespace IN ('xqueue'::regnamespace, 'xqueue_internal'::regnamespace) AND obj_description(p.oid, 'pg_proc') IS NULL
+WHERE p.pronamespace IN ('xqueue'::regnamespace, 'xqueue_internal'::regnamespace)
+    AND coalesce(length(obj_description(p.oid, 'pg_proc')), 0) NOT BETWEEN 1 AND 200
 UNION ALL
 SELECT 'relation', c.relname
 FROM pg_class c
