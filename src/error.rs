@@ -71,7 +71,7 @@ impl Error {
             PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
             format!("the columns of queue \"{queue}\" have changed since this query was planned"),
         )
-        .hint("Run the query again; if it is prepared, prepare it anew.")
+        .hint("Run the query again; if it is prepared, prepare it again.")
     }
 
     /// Returns the error for an operation that only the primary can do; `refused` names it.

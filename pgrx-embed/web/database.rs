@@ -55,7 +55,7 @@ impl Database {
             config.dbname(database);
         }
         if config.get_ssl_mode() == SslMode::Require {
-            return Err("sslmode=require: the board speaks no TLS, run it beside the server".into());
+            return Err("sslmode=require: the board speaks no TLS, run it on the server".into());
         }
         config.connect_timeout(CONNECT_TIMEOUT).application_name("xqueue board");
         Ok(Database { config })

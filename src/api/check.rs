@@ -286,7 +286,7 @@ fn subqueues(queue: &Queue, found: &Findings) -> Result<Vec<String>> {
 fn counters(queue: &Queue) -> Vec<String> {
     let Some((counters, counted)) = compare(queue) else {
         return vec![
-            "the counters are not exact: they are counted anew, a prepared transaction is or was open, or triggers are missing"
+            "the counters are not exact: they are counted again, a prepared transaction is or was open, or triggers are missing"
                 .into(),
         ];
     };

@@ -173,7 +173,7 @@ fn join(uuid: Uuid, grace: Option<Grace>, local: bool) -> Result<Uuid> {
             PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
             "cannot join a session in a transaction of isolation level repeatable read or higher",
         )
-        .detail("It would not see whether that is over by now.")
+        .detail("It would not see whether the session has ended.")
         .hint("Use read committed."));
     }
     // Checked first without side effects, so that refused calls keep no session alive.

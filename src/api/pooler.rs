@@ -51,12 +51,12 @@ fn warn(queue: &Queue, task: &str) {
         format!("task {task} may stay taken for as long as the connection that took it lasts"),
     )
     .detail(format!(
-        "Queue \"{}\" has no time to run, and that connection is of your role and from your address, as those of \
-         a connection pooler are.",
+        "Queue \"{}\" has no time to run, and that connection is of your role and from your address, like those \
+         of a connection pooler.",
         queue.name
     ))
     .hint(format!(
-        "SELECT xqueue.upgrade({}, '{{\"features\": {{\"ttr\": \"5 min\"}}}}'); gives back what nobody acks.",
+        "SELECT xqueue.upgrade({}, '{{\"features\": {{\"ttr\": \"5 min\"}}}}'); gives back tasks that are not acked.",
         catalog::quote_literal(&queue.name)
     ))
     .warn();

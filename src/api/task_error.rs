@@ -122,7 +122,7 @@ impl FoundTask {
     fn not_mine(&self, spi: &Spi, queue: &Queue, attempt: Option<Value>) -> Error {
         if self.status != Some(Status::Taken) {
             return self.not_taken(
-                "Take it first; a task that was taken is given back when its session ends or its time to run is over.",
+                "Take it first; a task that was taken is given back when its session or its time to run ends.",
             );
         }
         let Some(owner) = self.owner else {
@@ -164,7 +164,7 @@ impl FoundTask {
             self.attempts.unwrap_or_default(),
             attempt.map(Value::to_integer).unwrap_or_default()
         ))
-        .hint("It was given back and taken again since: this attempt is over.")
+        .hint("It was given back and taken again since: this attempt has ended.")
     }
 
     fn not_taken(&self, hint: &str) -> Error {

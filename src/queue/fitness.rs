@@ -40,7 +40,7 @@ impl Fitness<'_> {
     pub(super) fn with_remedy(&self, hint: &str) -> String {
         let Some(queue) = self.queue else { return hint.into() };
         format!(
-            "{hint} ALTER TABLE {queue} back to what it was, or make it an ordinary table: \
+            "{hint} Undo the change by ALTER TABLE {queue}, or make it an ordinary table: \
              SELECT xqueue.downgrade({});",
             catalog::quote_literal(queue)
         )

@@ -303,7 +303,7 @@ impl Queue {
                 format!("{shown} is no state of a task of queue \"{}\"", self.name),
             )
             .hint(format!(
-                "Column {} may be {}.",
+                "Column {} can be {}.",
                 self.sql.fields.get(&Field::Status).map_or("", String::as_str),
                 known.join(", ")
             ))

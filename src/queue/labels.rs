@@ -57,7 +57,7 @@ impl Fitness<'_> {
             };
             if values[..index].iter().find(is_equal).is_some() {
                 return refused(format!(
-                    "tube \"{label}\" is in tube_stats twice, as another text of the same value"
+                    "tube \"{label}\" is in tube_stats twice, by another text of the same value"
                 ));
             }
             let lower = label.to_lowercase();

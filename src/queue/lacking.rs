@@ -57,7 +57,7 @@ impl Queue {
 
     fn made_anew(&self, what: &str) -> String {
         let name = catalog::quote_literal(&self.name);
-        format!("{what}. SELECT xqueue.upgrade({name}); makes them anew")
+        format!("{what}. SELECT xqueue.upgrade({name}); makes them again")
     }
 }
 

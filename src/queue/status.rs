@@ -167,7 +167,7 @@ fn refuse_equal(texts: &ByStatus<String>, column: &ColumnType, fitness: &Fitness
             |other: &&String| operators::equal_texts(text, other, column.base, column.collation);
         if let Some(other) = texts[..index].iter().find(is_equal) {
             return Err(Error::invalid(format!(
-                "column \"{}\"{} does not tell the states '{other}' and '{text}' from each other",
+                "column \"{}\"{} does not distinguish the states '{other}' and '{text}'",
                 column.name,
                 fitness.of_queue()
             ))

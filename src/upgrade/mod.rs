@@ -69,7 +69,7 @@ impl UpgradePlan {
         let before = previous.as_ref().map(|definition| definition.options.clone());
         let mut options = before.unwrap_or_default().merge(newer).map_err(|message| {
             Error::invalid(message).hint(
-                "What the options do not name stays as it is: name the other feature in the same call, too.",
+                "Options that are not given stay as they are: name the other feature in the same call, too.",
             )
         })?;
         let columns =
@@ -299,7 +299,7 @@ fn refuse_hidden_rows(relation: &Relation, sql: &Table, ddl: &[String]) -> Resul
         PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         format!("row security hides tasks of {table} from its owner"),
     )
-    .detail("What becomes of them would not be what the options say.")
+    .detail("The upgrade would leave these tasks unchanged.")
     .hint(format!("ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY; for as long as it takes.")))
 }
 
@@ -318,7 +318,7 @@ fn refuse_foreign_values(sql: &Table, foreign: BTreeSet<String>) -> Result<()> {
     ))
 }
 
-/// Refuses rows that would be deleted at once.
+/// Refuses rows that would be deleted immediately.
 fn refuse_expired(sql: &Table, expires: &ColumnType, count: i64) -> Result<()> {
     if count == 0 {
         return Ok(());
@@ -326,7 +326,7 @@ fn refuse_expired(sql: &Table, expires: &ColumnType, count: i64) -> Result<()> {
     let (table, column) = (sql.qualified(), &expires.name);
     Err(Error::new(
         PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        format!("{count} rows of {table} would be deleted at once, because \"{column}\" lies in the past"),
+        format!("{count} rows of {table} would be deleted immediately, because \"{column}\" lies in the past"),
     )
     .detail("With feature ttl, this column says when a task's life ends.")
     .hint("DELETE these rows, or give them a time in the future or NULL, and upgrade the table again."))

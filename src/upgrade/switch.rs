@@ -106,7 +106,7 @@ impl Switch<'_> {
             ),
         )
         .hint(format!(
-            "Say what becomes of them with {}, or {also}.",
+            "Convert them with {}, or {also}.",
             catalog::quote_literal(&format!("{{\"convert\": {{\"{letter}\": \"{to}\"}}}}"))
         )))
     }

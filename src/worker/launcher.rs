@@ -125,7 +125,7 @@ fn complain(of: WorkerAssignment, is_new: bool) {
             let [_, schema, table] = names.map(|name| name.read());
             format!(
                 "xqueue: no background worker for queues of database \"{database}\" that are slow or run code of their \
-                 owners, as \"{schema}.{table}\" ({} in all)",
+                 owners, for example \"{schema}.{table}\" ({} in all)",
                 slots.len()
             )
         }
@@ -201,7 +201,7 @@ impl Unlisted {
             let message = format!("xqueue: databases without a worker: {}", self.databases.len());
             Error::new(PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, message)
                 .detail(format!("No more than {DATABASES} databases have one."))
-                .hint("Drop the extension where it is not used: others get a worker then.")
+                .hint("Drop the extension in databases without queues: others then get a worker.")
                 .warn();
         }
     }

@@ -10,7 +10,7 @@ use crate::server::{own_table, spi, xact};
 use pgrx::pg_sys::Oid;
 
 /// The error of a marked queue.
-pub const MESSAGE: &str = "code of its owner did not end when its worker was told to, so its tasks are left alone: mend the \
+pub const MESSAGE: &str = "code of its owner did not end when its worker was told to, so its tasks are left alone: fix the \
                            code, and call xqueue.upgrade() on the queue";
 
 /// Marks a queue with a synchronous commit, so that the mark survives a crash. Returns false if the row is locked or an

@@ -175,7 +175,7 @@ fn full(queue: &Queue, capacity: i64) -> Error {
 fn too_many(queue: &Queue, tasks: i64, capacity: i64) -> Error {
     Error::new(
         PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-        format!("{tasks} tasks can never be in queue \"{}\" at once", queue.name),
+        format!("{tasks} tasks can never be in queue \"{}\" together", queue.name),
     )
     .detail(format!("Its capacity is {capacity}."))
     .hint(format!("Put fewer in one call, or raise the capacity: {}", raise_it_to(tasks, queue)))

@@ -127,7 +127,7 @@ fn row_arrives_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
         let end = time::after(begin, ttl).ok_or_else(|| {
             Error::new(
                 PgSqlErrorCode::ERRCODE_DATETIME_FIELD_OVERFLOW,
-                format!("a task of queue \"{}\" would live for ever", queue.name),
+                format!("a task of queue \"{}\" would live forever", queue.name),
             )
             .hint("Give a runat that is not so far away.")
         })?;

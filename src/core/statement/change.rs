@@ -134,7 +134,7 @@ impl Table {
             Change::TakeNamed { ttr, any: true, .. } => self.on_take_of_any(ttr).collect(),
             Change::Promote => self.on_promotion().into(),
             Change::DeleteZombies | Change::Expire => vec![],
-            Change::ExpireLeases => failed("time to run was over"),
+            Change::ExpireLeases => failed("time to run ended"),
             Change::Reap | Change::ReapOwnerless => failed("session was lost"),
             Change::SnatchAll | Change::GiveBack => {
                 self.on_return(Return { unused: true, ..Return::default() })

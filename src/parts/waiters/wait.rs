@@ -108,7 +108,7 @@ impl WaitEntry {
         if xact::in_recovery() {
             let refused = format!("cannot wait for a task of queue \"{queue}\"");
             return Err(
-                Error::on_standby(refused).detail("It is not told of what happens on the primary.")
+                Error::on_standby(refused).detail("It learns of no changes on the primary.")
             );
         }
         // An error between here and the entry into the wait queue would leave another queue's reservation in the entry.

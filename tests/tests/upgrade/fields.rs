@@ -147,7 +147,7 @@ fn the_worker_serves_an_existing_table() {
         q.wait_for("buried", 1);
         assert_eq!(
             q.ask_one("SELECT to_jsonb(why) FROM {q}"),
-            json!("time to run was over after attempt 1, the limit is 1")
+            json!("time to run ended after attempt 1, the limit is 1")
         );
         q.sql(r#"SELECT xqueue.put('{q}', '{"Tenant": "a", "no.": 2}', ttl => '1 millisecond')"#);
         q.wait_for("total", 1);

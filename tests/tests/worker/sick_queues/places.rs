@@ -104,7 +104,9 @@ fn a_queue_with_a_costly_check_that_waits_for_a_job_worker_says_so_and_the_log_n
     wait_until("it says why it waits", || slow.error().contains("raise max_worker_processes"));
     wait_until("the log says so", || server.log().contains("HINT:  Raise max_worker_processes"));
     assert!(
-        server.log().contains("slow or run code of their owners, as \"public.slow\" (1 in all)")
+        server
+            .log()
+            .contains("slow or run code of their owners, for example \"public.slow\" (1 in all)")
     );
     slow.sql("ALTER TABLE {q} DROP CONSTRAINT own");
     slow.wait_for("waiting", 0);
