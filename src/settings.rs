@@ -55,7 +55,7 @@ pub fn init(preloading: bool) {
         int(
             c"xqueue.max_queues",
             c"The largest number of queues in all databases together.",
-            c"Shared memory for so many is set aside when the server starts.",
+            c"The server reserves shared memory for them when it starts.",
             &MAX_QUEUES,
             (1, 100_000),
             GucContext::Postmaster,
@@ -63,8 +63,8 @@ pub fn init(preloading: bool) {
         );
         int(
             c"xqueue.max_subqueues",
-            c"The number of sub-queues, of all queues together, that are known without a look into the table.",
-            c"Shared memory for so many is set aside when the server starts.",
+            c"The number of sub-queues, of all queues together, that are known without reading the table.",
+            c"The server reserves shared memory for them when it starts.",
             &MAX_SUBQUEUES,
             (1, 100_000_000),
             GucContext::Postmaster,
@@ -82,7 +82,7 @@ pub fn init(preloading: bool) {
     );
     int(
         c"xqueue.worker_timeout",
-        c"How long the worker's work on one queue may take at a time.",
+        c"Time limit of the worker's work on one queue.",
         c"A batch that takes longer is cancelled, and the queues of its owner are left to a job worker for a time.",
         &WORKER_TIMEOUT,
         (10, 3_600_000),
@@ -91,8 +91,8 @@ pub fn init(preloading: bool) {
     );
     int(
         c"xqueue.max_job_workers",
-        c"How many background workers of a database may run users' triggers at the same time.",
-        c"They do what the worker leaves to them of queues that are slow or whose tables have triggers, checks and the like; each serves one owner.",
+        c"How many background workers of a database can run users' triggers at the same time.",
+        c"They serve queues that are slow, or whose tables have triggers, checks or other code of their owners. Each serves one owner.",
         &MAX_JOB_WORKERS,
         (1, 64),
         GucContext::Sighup,
@@ -100,8 +100,8 @@ pub fn init(preloading: bool) {
     );
     int(
         c"xqueue.session_grace",
-        c"How long a session lives on without a connection once it has been identified.",
-        c"Zero: only sessions are kept for which xqueue.identify() is given a grace period.",
+        c"How long a session lives without a connection after a call of xqueue.identify() without a grace period.",
+        c"If it is 0, such sessions end with their connection.",
         &SESSION_GRACE,
         (0, i32::MAX),
         GucContext::Userset,
@@ -109,8 +109,8 @@ pub fn init(preloading: bool) {
     );
     int(
         c"xqueue.consumer_keepalive",
-        c"How long the connection of a consumer is silent before TCP keepalive checks it.",
-        c"A session that begins to take tasks sets tcp_keepalives_* and tcp_user_timeout by it, unless they are set. Zero: it sets none.",
+        c"Seconds of silence after which TCP keepalive checks the connection of a consumer.",
+        c"At its first take, a session derives tcp_keepalives_* and tcp_user_timeout from it, unless they are set. With 0 it sets none.",
         &CONSUMER_KEEPALIVE,
         (0, 30_000),
         GucContext::Userset,
@@ -118,8 +118,8 @@ pub fn init(preloading: bool) {
     );
     int(
         c"xqueue.max_session_grace",
-        c"The longest grace period that a role may give to a session.",
-        c"It does not bind superusers.",
+        c"The longest grace period that a role can give to a session.",
+        c"The limit does not apply to superusers.",
         &MAX_SESSION_GRACE,
         (0, i32::MAX),
         GucContext::Suset,
@@ -128,7 +128,7 @@ pub fn init(preloading: bool) {
     int(
         c"xqueue.max_sessions_per_role",
         c"The largest number of identified sessions of one role in a database.",
-        c"It does not bind superusers.",
+        c"The limit does not apply to superusers.",
         &MAX_SESSIONS_PER_ROLE,
         (0, i32::MAX),
         GucContext::Suset,
@@ -137,7 +137,7 @@ pub fn init(preloading: bool) {
     int(
         c"xqueue.max_queues_per_role",
         c"The largest number of queues of one role in all databases together.",
-        c"-1: half of xqueue.max_queues. It does not bind superusers.",
+        c"-1 means half of xqueue.max_queues. The limit does not apply to superusers.",
         &MAX_QUEUES_PER_ROLE,
         (-1, 100_000),
         GucContext::Suset,
@@ -145,8 +145,8 @@ pub fn init(preloading: bool) {
     );
     int(
         c"xqueue.queue_memory",
-        c"How much memory a process keeps for the queues that it has used.",
-        c"One that uses more queues in turn than fit in has to look them up again each time.",
+        c"How much memory a process can use to cache the queues that it has used.",
+        c"A process that uses more queues in turn reads their definitions again each time.",
         &QUEUE_MEMORY,
         (64, i32::MAX),
         GucContext::Userset,
@@ -154,8 +154,8 @@ pub fn init(preloading: bool) {
     );
     GucRegistry::define_bool_guc(
         c"xqueue.direct_path",
-        c"Whether calls change tasks without statements where they can.",
-        c"If off, calls are slower, and job workers serve all queues. For when the direct path is suspected of a fault.",
+        c"Whether calls can change tasks without statements.",
+        c"If off, calls are slower, and job workers serve all queues. Switch it off if you suspect a fault in the direct path.",
         &DIRECT_PATH,
         GucContext::Suset,
         GucFlags::default(),
@@ -163,7 +163,7 @@ pub fn init(preloading: bool) {
     GucRegistry::define_bool_guc(
         c"xqueue.guard",
         c"Whether an UPDATE by hand of a task that another session has taken is refused.",
-        c"Off for repair work: feature guard has no effect.",
+        c"If off, feature guard has no effect. Switch it off for repair work only.",
         &GUARD,
         GucContext::Userset,
         GucFlags::default(),
@@ -171,7 +171,7 @@ pub fn init(preloading: bool) {
     GucRegistry::define_string_guc(
         c"xqueue.graphite_host",
         c"The host that metrics are sent to.",
-        c"A name or an address; empty to send none.",
+        c"A name or an address. If it is empty, no metrics are sent.",
         &GRAPHITE_HOST,
         GucContext::Sighup,
         GucFlags::default(),
@@ -188,7 +188,7 @@ pub fn init(preloading: bool) {
     GucRegistry::define_enum_guc(
         c"xqueue.graphite_protocol",
         c"The transport of metrics: tcp or udp.",
-        c"Over udp a loss goes unnoticed.",
+        c"Over udp, nothing reports a loss.",
         &GRAPHITE_PROTOCOL,
         GucContext::Sighup,
         GucFlags::default(),
@@ -196,7 +196,7 @@ pub fn init(preloading: bool) {
     GucRegistry::define_string_guc(
         c"xqueue.graphite_prefix",
         c"The first part of every metric's name.",
-        c"May contain dots.",
+        c"It can contain dots.",
         &GRAPHITE_PREFIX,
         GucContext::Sighup,
         GucFlags::default(),
