@@ -47,7 +47,7 @@ pub fn refuse_to_take_away(
     )
     .detail(format!("Queue \"{}\".", queue.name))
     .hint(
-        "Update only other columns, as a row read earlier may be out of date; xqueue.snatch() takes a task away. \
+        "Update only other columns: a row read earlier can be out of date. xqueue.snatch() takes a task away. \
          For repair work: SET xqueue.guard = off.",
     ))
 }
