@@ -4,7 +4,7 @@ pub const HELP: &str = "\
 tour [--test] [--files N] [--consumers N] [--kills N]
 
 Runs real work through a queue, in the database that PGHOST, PGPORT, PGUSER and PGDATABASE name
-and that has the extension xqueue. Makes the schema tour anew and leaves it for you to look at.
+and that has the extension xqueue. Creates the schema tour again, and leaves it to you.
 Exits with 0 if all was well.
 
   --files N      files to digest (default 10000)

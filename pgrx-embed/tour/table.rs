@@ -19,7 +19,7 @@ const TABLES: &str = "
         size     bigint NOT NULL,
         modified timestamptz NOT NULL,
         postpone boolean NOT NULL DEFAULT false,  -- its first consumer releases it with a delay
-        due      timestamptz,                     -- when its delay was over,
+        due      timestamptz,                     -- when its delay ends,
         ready    timestamptz                      -- and when it really was ready
     );
     CREATE TABLE tour.digests (

@@ -127,7 +127,7 @@ fn check_delays(verdict: &mut Verdict, db: &mut Client, plan: &Plan) -> Result<(
         verdict.problems.push(format!("{delayed} tasks were delayed, not {expected}"));
     }
     if early > 0 {
-        verdict.problems.push(format!("{early} tasks were taken before their delay was over"));
+        verdict.problems.push(format!("{early} tasks were taken before the end of their delay"));
     }
     Ok(())
 }
