@@ -54,7 +54,7 @@ BEGIN
     PERFORM xqueue.stub_lacks('dry_run', dry_run);
     FOR setting, is_known, is_done IN
         SELECT 'option ' || o, o = ANY ('{fields,states,features,existing,time_zone,tube_stats,convert}'), o = ANY ('{fields,features}') FROM jsonb_object_keys(options) AS o
-        UNION ALL SELECT 'field ' || f, f = ANY ('{status,owner,runat,priority,tube,attempts,expires,ttr,reason}'), true FROM jsonb_object_keys(options->'fields') AS f
+        UNION ALL SELECT 'field ' || f, f = ANY ('{status,owner,runat,priority,tube,attempts,expires,ttr,reason,order}'), f <> 'order' FROM jsonb_object_keys(options->'fields') AS f
         UNION ALL SELECT 'feature ' || f.key, f.key = ANY ('{id,delayed,buried,keep,zombie,ttl,ttr,priority,tube,utube,retry,pick,capacity,on_task_change,guard}'),
             f.value = 'false' OR f.key = ANY ('{delayed,buried,keep,zombie,ttl,ttr,priority,tube,retry,guard}') FROM jsonb_each(options->'features') AS f
     LOOP
@@ -84,6 +84,8 @@ BEGIN
         ('reason', 'text', xqueue.has(q.features, 'retry'))
     ) AS c (field, type, is_needed) WHERE c.is_needed LOOP
         EXECUTE format('ALTER TABLE %s ADD COLUMN IF NOT EXISTS %I %s', q.name, q.fields->>field, type);
+        PERFORM xqueue.stub_lacks('times of another type, or NOT NULL', type = 'timestamptz' AND EXISTS (SELECT FROM pg_attribute
+            WHERE attrelid = q.name AND attname = q.fields->>field AND (atttypid <> 'timestamptz'::regtype OR attnotnull)));
         UPDATE xqueue.stub_queues SET used = used || jsonb_build_object(field, q.fields->>field) WHERE name = q.name;
     END LOOP;
     RETURN jsonb_build_object('queue', q.name, 'features', q.features);

@@ -372,6 +372,8 @@ fn docs_stub_refuses_what_it_does_not_do() {
         "upgrade('q', dry_run => true)",
         r#"upgrade('q', '{"states": {"R": "r"}}')"#,
         r#"upgrade('q', '{"tube_stats": ["a"]}')"#,
+        r#"upgrade('q', '{"fields": {"order": "payload"}}')"#,
+        r#"upgrade('q', '{"fields": {"expires": "payload"}, "features": {"ttl": true}}')"#,
         r#"upgrade('q', '{"features": {"utube": true}}')"#,
         r#"upgrade('q', '{"features": {"capacity": 1}}')"#,
         r#"upgrade('q', '{"features": {"id": "uuid"}}')"#,
