@@ -36,20 +36,17 @@ impl TimeZone {
 
     /// Returns the time that the zone's clocks show at an instant.
     pub fn local(&self, instant: i64) -> i64 {
-        self.converted(pg_sys::timestamptz_zone, Value::instant(instant))
+        self.converted(Value::instant(instant))
     }
 
     /// Returns the instant at which the zone's clocks show a time. If they show it twice, the server chooses.
     pub fn instant(&self, local: i64) -> i64 {
-        self.converted(pg_sys::timestamp_zone, Value::local_time(local))
+        self.converted(Value::local_time(local))
     }
 
-    /// Times within two days of the ends of the calendar stay, and so do those that never come or always have been.
-    fn converted(
-        &self,
-        convert: unsafe fn(pg_sys::FunctionCallInfo) -> pg_sys::Datum,
-        value: Value,
-    ) -> i64 {
+    /// Converts a timestamptz to a timestamp, and a timestamp to a timestamptz. Times within two days of the ends of the
+    /// calendar stay, and so do those that never come or always have been.
+    fn converted(&self, value: Value) -> i64 {
         const FIRST: i64 = -211_813_488_000_000_000 + 2 * DAY;
         const LAST: i64 = 9_223_371_331_200_000_000 - 2 * DAY;
         let time = value.to_integer_or_instant();
@@ -57,6 +54,10 @@ impl TimeZone {
             TimeZone::Named(name) if (FIRST..LAST).contains(&time) => {
                 let arguments =
                     [Value::text(name).require(types::TEXT), value.require(value.type_oid())];
+                let convert = match value.type_oid() {
+                    types::TIMESTAMPTZ => pg_sys::timestamptz_zone,
+                    _ => pg_sys::timestamp_zone,
+                };
                 // SAFETY: the server's function for a text and this type, which never returns NULL.
                 let converted =
                     unsafe { pgrx::direct_function_call_as_datum(convert, &arguments.map(Some)) };

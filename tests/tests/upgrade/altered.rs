@@ -214,7 +214,7 @@ fn labels_that_the_column_does_not_tell_from_each_other() {
         let error = result.expect_err("the labels are equal");
         let error = db_error(&error);
         assert_eq!(error.code().code(), "22023", "{error:?}");
-        assert!(error.message().contains("does not tell"), "{}", error.message());
+        assert!(error.message().contains("does not distinguish"), "{}", error.message());
         assert!(error.hint().is_some_and(|hint| hint.contains("states")));
     };
     refused(upgrade(&mut q, r#"{"R": "R", "T": "R "}"#));
