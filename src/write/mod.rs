@@ -5,6 +5,7 @@ pub mod counting;
 pub mod direct;
 pub mod front;
 mod guard;
+mod inserted;
 pub mod passed;
 pub mod reservation;
 pub mod row;

@@ -8,7 +8,7 @@ use crate::server::trigger::{Event, Firing, Timing};
 use crate::server::value::Value;
 use crate::server::{catalog, context, nesting, process, shared_memory, spi, time, types};
 use crate::write::seen::Seen;
-use crate::write::{guard, reservation, row, subqueues};
+use crate::write::{guard, inserted, row, subqueues};
 use crate::{parts, sql_functions, transaction};
 use pgrx::PgSqlErrorCode;
 use xqueue_core::change::{CallKind, Counts, StateAndTube, event};
@@ -47,27 +47,39 @@ fn row_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
         _ => (queue.place_of(&row).ok().map(|place| (place, row)), None),
     };
     let call = transaction::being_done(queue.slot);
-    if let Some((old, new)) = seen(&old).zip(seen(&new)) {
-        guard::refuse_to_take_away(&queue, &old, &new, call)?;
-    }
-    if let Some((place, row)) = &new {
-        let before = old.as_ref().map(|(place, _)| *place);
-        if place.status == Status::Taken && before != Some(*place) {
-            subqueues::by_hand::claim(&queue, place, row)?;
-        }
-    }
-    row::note(&queue, seen(&old), seen(&new), call);
-    if firing.event() == Event::Insert {
-        transaction::note(queue.slot, |delta| delta.counters.call(CallKind::Put, 1));
-        reservation::admit(&queue)?;
+    if firing.event() == Event::Insert
+        && let Some(new) = seen(&new)
+    {
+        inserted::note(&queue, new, call)?;
+    } else {
+        note_change(&queue, &old, &new, call)?;
     }
     if let (Some(hook), Some((_, row))) = (&queue.hook, new.as_ref().or(old.as_ref())) {
-        let status =
-            |seen: &Option<(StateAndTube, Tuple)>| seen.as_ref().map(|(place, _)| place.status);
+        let status = |seen: &SeenTuple| seen.as_ref().map(|(place, _)| place.status);
         let event = event(transaction::being_done(queue.slot), status(&old), status(&new));
         call_hook(hook, row, event, &queue)?;
     }
     Ok(firing.unchanged())
+}
+
+/// Records an update or a deletion, and refuses it if another session or sub-queue does not allow it.
+fn note_change(
+    queue: &Queue,
+    old: &SeenTuple,
+    new: &SeenTuple,
+    call: Option<CallKind>,
+) -> Result<()> {
+    if let Some((old, new)) = seen(old).zip(seen(new)) {
+        guard::refuse_to_take_away(queue, &old, &new, call)?;
+    }
+    if let Some((place, row)) = new {
+        let before = old.as_ref().map(|(place, _)| *place);
+        if place.status == Status::Taken && before != Some(*place) {
+            subqueues::by_hand::claim(queue, place, row)?;
+        }
+    }
+    row::note(queue, seen(old), seen(new), call);
+    Ok(())
 }
 
 /// Returns whether a trigger acts. Only those that `upgrade` makes do: a second trigger with a function of ours, made by
@@ -77,7 +89,10 @@ fn is_counted(firing: &Firing) -> bool {
     shared_memory::is_available() && firing.name().to_str().is_ok_and(is_own)
 }
 
-fn seen(row: &Option<(StateAndTube, Tuple)>) -> Option<Seen<'_, Tuple>> {
+/// A row with its state and tube; None if there is no such row, or its state is not known.
+type SeenTuple = Option<(StateAndTube, Tuple)>;
+
+fn seen(row: &SeenTuple) -> Option<Seen<'_, Tuple>> {
     row.as_ref().map(|(place, row)| Seen { place: *place, row })
 }
 

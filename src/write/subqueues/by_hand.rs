@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::parts::subqueues;
 use crate::queue::Queue;
 use crate::server::relation::Snapshot;
-use crate::server::row::Tuple;
+use crate::server::row::{Row, Tuple};
 use crate::server::xact;
 use crate::transaction;
 use crate::write::subqueues::{in_flight, too_many};
@@ -15,7 +15,7 @@ use xqueue_core::subqueues::Refusal;
 
 /// Claims the sub-queue of a task that was taken or has come from another sub-queue, unless the take in progress has
 /// claimed it. Refuses the change if another task of the sub-queue is taken, or a claim is in the way.
-pub fn claim(queue: &Queue, place: &StateAndTube, row: &Tuple) -> Result<()> {
+pub fn claim(queue: &Queue, place: &StateAndTube, row: &impl Row) -> Result<()> {
     let Some(subqueue) = place.subqueue() else { return Ok(()) };
     let slot = queue.slot;
     let is_own = transaction::pending_subqueue(slot, subqueue).is_own();
@@ -46,7 +46,7 @@ pub fn claim(queue: &Queue, place: &StateAndTube, row: &Tuple) -> Result<()> {
     }
 }
 
-fn in_use(queue: &Queue, row: &Tuple) -> Error {
+fn in_use(queue: &Queue, row: &impl Row) -> Error {
     let key = queue.key_text_of(row);
     Error::new(
         PgSqlErrorCode::ERRCODE_UNIQUE_VIOLATION,
