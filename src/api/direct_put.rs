@@ -13,9 +13,11 @@ impl Put<'_> {
         tasks: &[Values],
         deliver: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<bool> {
-        // Only the statement path checks whether the caller can set an identity column.
-        let gives_identity = |values: &Values| values.columns().any(|column| column.is_identity);
-        let is_plain = tasks.iter().all(|values| values.is_plain() && !gives_identity(values));
+        // Only the statement path checks whether the caller can set such a column.
+        let may_be_set = |values: &Values| {
+            !values.columns().any(|column| column.is_identity || column.is_generated)
+        };
+        let is_plain = tasks.iter().all(|values| values.is_plain() && may_be_set(values));
         if !is_plain || self.may_have_to_wait() {
             return Ok(false);
         }

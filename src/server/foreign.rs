@@ -30,6 +30,12 @@ unsafe extern "C-unwind" {
     pub fn disable_timeout(id: c_int, keep_indicator: bool);
     pub fn datumCopy(value: pg_sys::Datum, by_value: bool, length: c_int) -> pg_sys::Datum;
     pub fn errhint(format: *const c_char, ...) -> c_int;
+    pub fn ExecComputeStoredGenerated(
+        target: *mut pg_sys::ResultRelInfo,
+        state: *mut pg_sys::EState,
+        slot: *mut pg_sys::TupleTableSlot,
+        command: pg_sys::CmdType::Type,
+    );
     // The binding of pgrx returns, with PostgreSQL 18.
     pub fn ReThrowError(error: *mut pg_sys::ErrorData) -> !;
 }

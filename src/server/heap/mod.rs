@@ -25,6 +25,8 @@ pub struct Heap {
     indexes: Vec<Index>,
     /// The defaults of columns without a given value. None if some of them must not be kept.
     defaults: Option<Vec<Default>>,
+    /// An insertion computes stored generated columns.
+    computes_columns: bool,
     /// No check calls a function with effects other than reading the row.
     only_looks_at_rows: bool,
     /// The number of function changes when the expressions were read.
@@ -39,7 +41,7 @@ pub struct Heap {
     is_broken: Cell<bool>,
 }
 
-/// The default of a column; null if the column has no default.
+/// The default of a column; null if the column has no default, or is generated.
 struct Default {
     expression: *mut pg_sys::Node,
     /// The prepared expression, after its first use. Preparing it can fail, or need privileges.
@@ -118,6 +120,7 @@ impl Heap {
                 target: target(relation.pointer(), indexes.len()),
                 indexes: Vec::with_capacity(indexes.len()),
                 defaults: None,
+                computes_columns: relation.columns().iter().any(|column| column.is_generated),
                 only_looks_at_rows,
                 changed_functions: callbacks::changed_functions(),
                 methods,
@@ -139,7 +142,7 @@ impl Heap {
         }
     }
 
-    /// Returns the defaults; None if one of them must not be kept, or a column is generated.
+    /// Returns the defaults; None if one of them, or the expression of a generated column, must not be kept.
     ///
     /// # Safety
     /// The state's memory is current.
@@ -152,14 +155,14 @@ impl Heap {
             let count = (*relation.description()).natts as usize;
             let mut defaults: Vec<Default> = (0..count).map(|_| none()).collect();
             for column in relation.columns() {
-                if column.is_generated {
-                    return None;
-                }
                 let number = i32::from(column.number);
                 let kept = scratch.run(|| {
                     let expression = pg_sys::build_column_default(relation.pointer(), number);
                     let is_plain = expression.is_null() || expression::is_of_the_server(expression);
-                    is_plain.then(|| memory.run(|| pg_sys::copyObjectImpl(expression.cast())))
+                    is_plain.then(|| match column.is_generated {
+                        true => null_mut(),
+                        false => memory.run(|| pg_sys::copyObjectImpl(expression.cast())),
+                    })
                 });
                 defaults[number as usize - 1].expression = kept?.cast();
             }

@@ -85,16 +85,32 @@ impl Open<'_> {
             }
         });
         let values: Vec<Option<Datum>> = values.collect();
-        // SAFETY: the table and its indexes are open; the slot belongs to the table.
+        pgrx::check_for_interrupts!();
+        // SAFETY: the slot belongs to the table.
         unsafe {
-            pgrx::check_for_interrupts!();
-            let (relation, insert) = (self.relation.pointer(), self.heap.methods.insert);
             pg_guard_ffi_boundary(|| {
-                let row = self.write(&values);
-                insert(relation, row, raw::GetCurrentCommandId(true), 0, null_mut());
-                access::insert_index_tuples(self.heap.target, row, self.heap.state, None);
-                self.record(row)
+                access::reset(self.heap.state);
+                self.add(self.store(&values))
             })
+        }
+    }
+
+    /// Adds the row in a slot to the table and its indexes, and returns it.
+    ///
+    /// # Safety
+    /// The slot holds a row of the table. To be called within a guard.
+    unsafe fn add<'to>(&self, row: *mut pg_sys::TupleTableSlot) -> Value<'to> {
+        let (heap, relation) = (self.heap, self.relation.pointer());
+        // SAFETY: by the contract of this function; the table and its indexes are open.
+        unsafe {
+            if heap.computes_columns {
+                let insert = pg_sys::CmdType::CMD_INSERT;
+                foreign::ExecComputeStoredGenerated(heap.target, heap.state, row, insert);
+            }
+            self.check(row);
+            (heap.methods.insert)(relation, row, access::command(), 0, null_mut());
+            access::insert_index_tuples(heap.target, row, heap.state, None);
+            self.record(row)
         }
     }
 
