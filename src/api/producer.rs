@@ -6,7 +6,7 @@ use crate::api::values::Values;
 use crate::api::waiting::{gone_or, refuse_fixed_snapshot};
 use crate::error::{Error, Result};
 use crate::parts::waiters::wait::Deadline;
-use crate::queue::{Arguments, Queue, Statement};
+use crate::queue::{Arguments, Fired, Queue, Statement};
 use crate::server::function::{Call, Output};
 use crate::server::jsonb::{self, Shape};
 use crate::server::relation::LockMode;
@@ -191,12 +191,7 @@ impl<'call> Put<'call> {
                 if self.may_meet_others() {
                     return self.merge(std::slice::from_ref(&values), deliver);
                 }
-                self.in_room(1, |put| {
-                    match put.directly(std::slice::from_ref(&values), deliver)? {
-                        true => Ok(()),
-                        false => put.values(&values, deliver).map(drop),
-                    }
-                })
+                self.in_room(1, |put| put.one(&values, deliver))
             }
             Shape::Array => {
                 let tasks = jsonb::elements(task).into_iter();
@@ -209,15 +204,18 @@ impl<'call> Put<'call> {
                 }
                 let Some(first) = tasks.first() else { return Ok(None) };
                 let columns = first.numbers();
+                let are_alike = tasks.iter().all(|values| values.numbers() == columns);
                 self.in_room(tasks.len(), |put| {
-                    if put.directly(&tasks, deliver)? {
+                    // Tasks with different columns are different statements. Each fires its AFTER triggers at its end.
+                    let is_one = are_alike || queue.fires.at_put() == Fired::Nothing;
+                    if is_one && put.directly(&tasks, deliver)? {
                         return Ok(());
                     }
-                    if tasks.iter().all(|values| values.numbers() == columns) {
+                    if are_alike {
                         put.arguments.set(Parameter::Tasks, task);
                         return put.insert(Source::Tasks, columns, deliver).map(drop);
                     }
-                    tasks.iter().try_for_each(|values| put.values(values, deliver).map(drop))
+                    tasks.iter().try_for_each(|values| put.one(values, deliver))
                 })
             }
             Shape::Scalar => Err(no_object()),
@@ -268,6 +266,18 @@ impl<'call> Put<'call> {
             reservation::give_back(self.queue.slot);
         }
         Ok(lack)
+    }
+
+    /// Puts a task, on the direct path if possible.
+    fn one(
+        &mut self,
+        values: &Values<'call, '_>,
+        deliver: &mut impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<()> {
+        match self.directly(std::slice::from_ref(values), deliver)? {
+            true => Ok(()),
+            false => self.values(values, deliver).map(drop),
+        }
     }
 
     /// Puts a task by its values; returns the number of tasks put.

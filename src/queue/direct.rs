@@ -36,7 +36,7 @@ pub struct Direct {
     states: Vec<(Oid, Vec<Status>)>,
     /// True if no column has a domain type: a statement checks a domain even for a column without a value.
     pub inserts: bool,
-    /// The queue's own triggers; only read if takes or acks fire others.
+    /// The queue's own triggers that the direct path does not fire; only read if it fires others.
     own_triggers: Vec<Oid>,
     /// The queue's description is stale.
     stale: Rc<Cell<bool>>,
@@ -170,8 +170,8 @@ impl Direct {
         self.heap.open(|index| written.iter().any(|status| self.may_hold(index, *status)))
     }
 
-    /// Opens the table in the same way. Deletions, and updates that set these columns, then fire the user's row
-    /// triggers.
+    /// Opens the table in the same way. Insertions, deletions, and updates that set these columns, then fire the user's
+    /// row triggers.
     pub fn open_and_fire(&self, written: &[Status], columns: &[i16]) -> Option<Open<'_>> {
         let mut open = self.open(written)?;
         open.fire_triggers(&self.own_triggers, columns);
@@ -202,6 +202,7 @@ impl Direct {
         };
         let states = serving.iter().map(|(index, oid)| (*oid, queue.sql.index_states(*index)));
         let is_domain = |column: &ColumnType| column.base != column.oid;
+        let fires = queue.fires;
         Some(Direct {
             ready: serves(Index::Ready),
             tube: serves(Index::Tube),
@@ -213,9 +214,10 @@ impl Direct {
             states: states.collect(),
             inserts: heap.inserts() && !queue.columns().iter().any(is_domain),
             heap,
-            own_triggers: match [queue.fires.at_take(), queue.fires.at_ack()] {
-                [Fired::RowTriggers, _] | [_, Fired::RowTriggers] => {
-                    triggers::own_and_right(&relation, &queue.sql)
+            own_triggers: match [fires.at_put(), fires.at_take(), fires.at_ack()] {
+                fired if fired.contains(&Fired::RowTriggers) => {
+                    let arrives = fires.may_change_new_rows();
+                    triggers::own_and_right(&relation, &queue.sql, arrives)
                 }
                 _ => vec![],
             },

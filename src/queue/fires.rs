@@ -1,5 +1,5 @@
 //! Which changes of a task fire something of a user's: a trigger, the check or action of a foreign key, a rule, or the
-//! hook. The direct path makes the other changes, and fires the row triggers of takes and acks.
+//! hook. The direct path makes the other changes, and fires the row triggers of puts, takes and acks.
 //!
 //! An update of the queue's own columns leaves the columns of a foreign key alone, on either side. The server then
 //! skips the triggers of that key, with two exceptions:
@@ -30,7 +30,9 @@ pub enum Fired {
 /// The changes of a task that fire something of a user's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fires {
-    insert: bool,
+    insert: Fired,
+    /// A BEFORE trigger can change a new row.
+    before_insert: bool,
     /// An update that sets only columns of the queue's own.
     update: Fired,
     delete: Fired,
@@ -42,7 +44,8 @@ pub struct Fires {
 
 impl Fires {
     pub(super) const ALL: Fires = Fires {
-        insert: true,
+        insert: Fired::More,
+        before_insert: true,
         update: Fired::More,
         delete: Fired::More,
         keeps: true,
@@ -57,7 +60,8 @@ impl Fires {
         let is_any_own = |columns: &[i16]| columns.iter().any(|number| is_own(*number));
         let nothing = Fired::Nothing;
         let mut fires = Fires {
-            insert: false,
+            insert: nothing,
+            before_insert: false,
             update: nothing,
             delete: nothing,
             keeps: false,
@@ -76,7 +80,10 @@ impl Fires {
             };
             let is_simple = trigger.is_for_row() && !trigger.has_tables;
             let fired = if is_simple { Fired::RowTriggers } else { Fired::More };
-            fires.insert |= trigger.has(Event::Insert);
+            if trigger.has(Event::Insert) {
+                fires.insert = fires.insert.max(fired);
+                fires.before_insert |= trigger.is_before();
+            }
             if trigger.has(Event::Update) && fires_at_update() {
                 fires.update = fires.update.max(if has_generated { Fired::More } else { fired });
             }
@@ -91,11 +98,21 @@ impl Fires {
 
     pub fn at(self, event: Event) -> bool {
         match event {
-            Event::Insert => self.insert,
+            Event::Insert => self.insert != Fired::Nothing,
             Event::Update => self.update != Fired::Nothing,
             Event::Delete => self.delete != Fired::Nothing,
             Event::Truncate => true,
         }
+    }
+
+    /// Returns what a put fires.
+    pub fn at_put(self) -> Fired {
+        self.insert
+    }
+
+    /// Returns whether a trigger can change a new task.
+    pub fn may_change_new_rows(self) -> bool {
+        self.before_insert
     }
 
     /// Returns what a take fires.

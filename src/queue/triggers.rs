@@ -53,9 +53,11 @@ fn right(relation: &Relation, sql: &Table) -> Vec<Present> {
     triggers
 }
 
-/// Returns the identifiers of these triggers.
-pub fn own_and_right(relation: &Relation, sql: &Table) -> Vec<Oid> {
-    right(relation, sql).iter().map(|trigger| trigger.oid).collect()
+/// Returns the identifiers of these triggers. Without the BEFORE trigger if `arrives`, because triggers of users can
+/// change new rows before it.
+pub fn own_and_right(relation: &Relation, sql: &Table, arrives: bool) -> Vec<Oid> {
+    let own = right(relation, sql).into_iter();
+    own.filter(|own| !(arrives && own.is_before())).map(|own| own.oid).collect()
 }
 
 /// Returns whether triggers or rules made by users act on changes of the table, even if their functions belong to the

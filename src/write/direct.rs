@@ -1,5 +1,5 @@
 //! Direct path: put, take, ack and the worker's changes through the table access method, for tables without row
-//! security and for changes that fire nothing of a user's. Takes and acks can fire row triggers.
+//! security and for changes that fire nothing of a user's. Puts, takes and acks can fire row triggers.
 //!
 //! It follows the rules of [`xqueue_core::statement::rule`] and records changes as the triggers would record them. The
 //! statement path handles everything else, including an ack that meets another transaction at its task.
@@ -17,7 +17,6 @@ use crate::parts::shortcuts::{self, Shortcut};
 use crate::queue::{Arguments, Direct, Fired, Queue, Start};
 use crate::server::heap::{Bound, FoundRow, Is, Open, ScanStep};
 use crate::server::spi::Rows;
-use crate::server::trigger::Event;
 use crate::server::value::Value;
 use crate::server::xact::Verdict;
 use crate::server::{privileges, xact};
@@ -27,7 +26,7 @@ use crate::write::direct::ahead::{Search, bounds};
 use crate::write::direct::attempt::Attempts;
 use crate::write::passed::Passed;
 use crate::write::seen::Seen;
-use crate::write::{counting, row};
+use crate::write::{counting, inserted, row};
 use pgrx::pg_sys::Oid;
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -237,7 +236,7 @@ fn delete(
 /// Returns the direct path for `put`, if it can be used.
 pub fn writer(queue: &Queue) -> Option<Rc<Direct>> {
     let is_allowed = !xact::has_fixed_snapshot() && privileges::may_insert_all(queue.table);
-    queue.direct(Event::Insert).filter(|direct| is_allowed && direct.inserts)
+    queue.direct_and_firing(queue.fires.at_put()).filter(|direct| is_allowed && direct.inserts)
 }
 
 /// Puts tasks that have values for some columns; the call adds further values, and the state.
@@ -250,24 +249,36 @@ pub fn put(
 ) -> Result<Option<Rows<'static>>> {
     let assignments = Assignments::of(queue, queue.sql.on_put(put), arguments);
     let Some(assignments) = assignments else { return Ok(None) };
-    let status = put.status();
-    let Some(open) = direct.open(&[status]) else { return Ok(None) };
-    let insert = |task: &Values| {
-        let row = open.insert(task.iter().chain(assignments.common()));
-        let place = StateAndTube { status, tube: queue.tube_of(&open) };
-        row::note(
-            queue,
-            None::<Seen<FoundRow>>,
-            Some(Seen { place, row: &open }),
-            Some(CallKind::Put),
-        );
-        row
+    let states = [put.status()];
+    let fires = queue.fires.at_put() == Fired::RowTriggers;
+    let open = match fires {
+        true if queue.fires.may_change_new_rows() => direct.open_and_fire(&Status::ALL, &[]),
+        true => direct.open_and_fire(&states, &[]),
+        false => direct.open(&states),
     };
-    let rows: Vec<_> = tasks.iter().map(insert).collect();
+    let Some(mut open) = open else { return Ok(None) };
+    let rows = transaction::doing(queue.slot, CallKind::Put, || {
+        let insert = |task| insert(queue, &open, task, &assignments).transpose();
+        let rows = tasks.iter().filter_map(insert).collect::<Result<Vec<_>>>()?;
+        open.fire_after();
+        Ok(rows)
+    })?;
     // The table is still open, because a conversion to jsonb can need a snapshot.
     let rows = queue.in_form(rows.into_iter(), put.form);
     drop(open);
-    transaction::note(queue.slot, |delta| delta.counters.call(CallKind::Put, rows.len()));
     shortcuts::count(Shortcut::Put, rows.len());
     Ok(Some(rows))
+}
+
+/// Inserts a task and records it; None if a trigger refuses it.
+fn insert<'to>(
+    queue: &Queue,
+    open: &Open,
+    task: &Values,
+    assignments: &Assignments,
+) -> Result<Option<Value<'to>>> {
+    let Some(row) = open.insert(task.iter().chain(assignments.common())) else { return Ok(None) };
+    let new = Seen { place: queue.place_of(open)?, row: open };
+    inserted::note(queue, new, Some(CallKind::Put))?;
+    Ok(Some(row))
 }

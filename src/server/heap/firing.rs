@@ -53,6 +53,31 @@ impl Firing {
         }
     }
 
+    /// Runs the BEFORE triggers for an insertion; they can change the new row. Returns false if one of them refuses the
+    /// row.
+    ///
+    /// # Safety
+    /// The slot holds the new row of the table, and the snapshot of the open table is active.
+    pub unsafe fn before_insert(&self, row: *mut pg_sys::TupleTableSlot) -> bool {
+        // SAFETY: by the contract of this function.
+        unsafe {
+            self.begin_row();
+            let triggers = (*self.target).ri_TrigDesc.as_ref();
+            !triggers.is_some_and(|triggers| triggers.trig_insert_before_row)
+                || pg_sys::ExecBRInsertTriggers(self.state, self.target, row)
+        }
+    }
+
+    /// Queues the AFTER triggers of an insertion.
+    ///
+    /// # Safety
+    /// The row in the slot was inserted.
+    pub unsafe fn after_insert(&self, row: *mut pg_sys::TupleTableSlot) {
+        let (state, target) = (self.state, self.target);
+        // SAFETY: by the contract of this function; no index defers its check.
+        unsafe { pg_sys::ExecARInsertTriggers(state, target, row, null_mut(), null_mut()) }
+    }
+
     /// Runs the BEFORE triggers for an update of the row at `place`; they can change the new row. Returns false if one
     /// of them leaves the old row as it is.
     ///
@@ -265,6 +290,9 @@ unsafe fn leave_out(description: *mut pg_sys::TriggerDesc, left_out: &[Oid]) {
             types.any(|bits_of_it| bits_of_it & (bits | before) == bits | timing)
         };
         let (update, delete) = (pg_sys::TRIGGER_TYPE_UPDATE, pg_sys::TRIGGER_TYPE_DELETE);
+        let insert = pg_sys::TRIGGER_TYPE_INSERT;
+        description.trig_insert_before_row = fires(insert, before);
+        description.trig_insert_after_row = fires(insert, 0);
         description.trig_update_before_row = fires(update, before);
         description.trig_update_after_row = fires(update, 0);
         description.trig_delete_before_row = fires(delete, before);

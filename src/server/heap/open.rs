@@ -71,11 +71,12 @@ pub enum ScanStep {
 }
 
 impl Open<'_> {
-    /// Inserts a row with the given values and the defaults of the other columns, and returns it.
+    /// Inserts a row with the given values and the defaults of the other columns, and returns it. If changes fire
+    /// triggers, returns the row as BEFORE triggers have left it; None if one of them refuses it.
     pub fn insert<'a, 'to>(
         &self,
         given: impl Iterator<Item = &'a (i16, Option<Value<'a>>)> + Clone,
-    ) -> Value<'to> {
+    ) -> Option<Value<'to>> {
         let defaults = self.heap.defaults.iter().flatten();
         let values = (1..).zip(defaults).map(|(number, default)| {
             match given.clone().find(|(given, _)| *given == number) {
@@ -86,12 +87,22 @@ impl Open<'_> {
         });
         let values: Vec<Option<Datum>> = values.collect();
         pgrx::check_for_interrupts!();
-        // SAFETY: the slot belongs to the table.
+        // SAFETY: the slot belongs to the table. The values that triggers have returned live until the next row.
         unsafe {
-            pg_guard_ffi_boundary(|| {
+            let fill = || {
                 access::reset(self.heap.state);
-                self.add(self.store(&values))
-            })
+                self.store(&values)
+            };
+            let Some(firing) = &self.firing else {
+                return Some(pg_guard_ffi_boundary(|| self.add(fill())));
+            };
+            let row = pg_guard_ffi_boundary(fill);
+            if !firing.before_insert(row) {
+                return None;
+            }
+            let record = pg_guard_ffi_boundary(|| self.add(row));
+            firing.after_insert(row);
+            Some(record)
         }
     }
 
