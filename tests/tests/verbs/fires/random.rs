@@ -12,11 +12,12 @@ const TABLES: usize = 30;
 const SCRIPTS: usize = 5;
 const STEPS: usize = 10;
 
-const FEATURES: [&str; 4] = [
+const FEATURES: [&str; 5] = [
     "{}",
     r#"{"retry": {"limit": 2}}"#,
     r#"{"keep": true}"#,
     r#"{"tube": true, "priority": true}"#,
+    r#"{"delayed": true, "ttl": "1 hour"}"#,
 ];
 
 const TABLE: &str = "
@@ -29,15 +30,18 @@ const TABLE: &str = "
             NEW.note := concat(left(NEW.note, 20), TG_NAME);
         END IF;
         INSERT INTO {q}_log (event, old, new) VALUES (concat_ws(' ', TG_NAME, TG_WHEN, TG_LEVEL, TG_OP),
-            CASE WHEN TG_LEVEL = 'ROW' AND TG_OP <> 'INSERT' THEN to_jsonb(OLD) - 'owner' END,
-            CASE WHEN TG_LEVEL = 'ROW' AND TG_OP <> 'DELETE' THEN to_jsonb(NEW) - 'owner' END);
+            CASE WHEN TG_LEVEL = 'ROW' AND TG_OP <> 'INSERT' THEN to_jsonb(OLD) - '{owner,expires}'::text[] END,
+            CASE WHEN TG_LEVEL = 'ROW' AND TG_OP <> 'DELETE' THEN to_jsonb(NEW) - '{owner,expires}'::text[] END);
         IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
         RETURN NEW; END $$;
     CREATE FUNCTION {q}_acts() RETURNS trigger LANGUAGE plpgsql AS $$
-    DECLARE mine bigint := (SELECT min(id) FROM {q} WHERE status = 'T'); BEGIN
+    DECLARE
+        mine bigint := (SELECT min(id) FROM {q} WHERE status = 'T');
+        it bigint := coalesce(OLD.id, NEW.id);
+    BEGIN
         INSERT INTO {q}_log (event, old, new)
             SELECT concat_ws(' ', TG_NAME, TG_ARGV[0], pg_trigger_depth(), TG_WHEN, TG_OP,
-                (SELECT string_agg(id || status, ',' ORDER BY id) FROM {q})), to_jsonb(OLD) - 'owner', to_jsonb(NEW) - 'owner';
+                (SELECT string_agg(id || status, ',' ORDER BY id) FROM {q})), to_jsonb(OLD) - '{owner,expires}'::text[], to_jsonb(NEW) - '{owner,expires}'::text[];
         IF pg_trigger_depth() > 1 THEN
             IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
             RETURN NEW;
@@ -46,6 +50,7 @@ const TABLE: &str = "
         WHEN 'status' THEN NEW.status := 'B';
         WHEN 'no status' THEN NEW.status := 'X';
         WHEN 'priority' THEN NEW := jsonb_populate_record(NEW, '{\"priority\": 7, \"tube\": \"b\"}');
+        WHEN 'later' THEN NEW := jsonb_populate_record(NEW, '{\"runat\": \"2100-01-01\"}');
         WHEN 'key' THEN NEW.id := NEW.id + 100;
         WHEN 'customer' THEN NEW.customer := coalesce(NEW.customer, 0) + 1;
         WHEN 'owner' THEN NEW.owner := NULL;
@@ -53,16 +58,16 @@ const TABLE: &str = "
         WHEN 'null' THEN RETURN NULL;
         WHEN 'raise' THEN RAISE EXCEPTION USING ERRCODE = 'P1234';
         WHEN 'server' THEN RAISE EXCEPTION USING ERRCODE = '40001';
-        WHEN 'divide' THEN NEW.customer := 1 / (OLD.id - OLD.id);
+        WHEN 'divide' THEN NEW.customer := 1 / (it - it);
         WHEN 'put' THEN PERFORM xqueue.put('{q}', jsonb_build_object('id', (SELECT max(id) + 1 FROM {q})));
         WHEN 'take' THEN PERFORM xqueue.take('{q}');
         WHEN 'ack' THEN PERFORM xqueue.ack('{q}', mine);
-        WHEN 'ack it' THEN PERFORM xqueue.ack('{q}', OLD.id);
+        WHEN 'ack it' THEN PERFORM xqueue.ack('{q}', it);
         WHEN 'release' THEN PERFORM xqueue.release('{q}', mine) WHERE mine IS NOT NULL;
-        WHEN 'delete' THEN DELETE FROM {q} WHERE id = OLD.id;
-        WHEN 'delete next' THEN DELETE FROM {q} WHERE id = (SELECT min(id) FROM {q} WHERE id > OLD.id);
-        WHEN 'update' THEN UPDATE {q} SET note = 'u' WHERE id = OLD.id;
-        WHEN 'update next' THEN UPDATE {q} SET note = 'u' WHERE id = (SELECT min(id) FROM {q} WHERE id > OLD.id);
+        WHEN 'delete' THEN DELETE FROM {q} WHERE id = it;
+        WHEN 'delete next' THEN DELETE FROM {q} WHERE id = (SELECT min(id) FROM {q} WHERE id > it);
+        WHEN 'update' THEN UPDATE {q} SET note = 'u' WHERE id = it;
+        WHEN 'update next' THEN UPDATE {q} SET note = 'u' WHERE id = (SELECT min(id) FROM {q} WHERE id > it);
         WHEN 'alter' THEN ALTER TABLE {q} ADD other int;
         WHEN 'drop' THEN DROP TABLE {q};
         WHEN 'truncate' THEN TRUNCATE {q};
@@ -72,9 +77,10 @@ const TABLE: &str = "
         IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
         RETURN NEW; END $$";
 
-const ACTS: [&str; 25] = [
-    "status",
+const ACTS: [&str; 26] = [
     "no status",
+    "status",
+    "later",
     "priority",
     "key",
     "customer",
@@ -112,13 +118,18 @@ fn of<'a>(random: &mut StdRng, some: &[&'a str]) -> &'a str {
     some.choose(random).expect("a choice")
 }
 
-/// Returns statements that each add something to the table. At most one trigger acts at an update, and then no trigger
-/// fires for statements: while a task rests that a trigger refuses, statements take the tasks one by one. So they find
-/// a task that another trigger releases, and another number of them runs.
+/// Returns statements that each add something to the table. At most one trigger acts at an insertion. At most one acts
+/// at an update, and then no trigger fires for statements: while a task rests that a trigger refuses, statements take
+/// the tasks one by one. So they find a task that another trigger releases, and another number of them runs.
 fn additions(random: &mut StdRng) -> Vec<String> {
     let mut additions: Vec<_> =
         (0..random.random_range(1..4)).map(|n| addition(random, n)).collect();
-    let acts = |addition: &String| addition.contains("_acts") && addition.contains("UPDATE");
+    let acts_at = |addition: &str, event| addition.contains("_acts") && addition.contains(event);
+    let mut acts_at_insertion = false;
+    additions.retain(|addition| {
+        !acts_at(addition, "INSERT") || !std::mem::replace(&mut acts_at_insertion, true)
+    });
+    let acts = |addition: &String| acts_at(addition, "UPDATE");
     if let Some(first) = additions.iter().position(acts) {
         let acting = additions.remove(first);
         additions.retain(|other| !acts(other) && !other.contains("FOR EACH STATEMENT"));
@@ -134,7 +145,7 @@ fn addition(random: &mut StdRng, n: usize) -> String {
     let actions =
         ["", " ON DELETE CASCADE ON UPDATE CASCADE", " ON DELETE SET NULL", " MATCH FULL"];
     let (action, put_off) = (of(random, &actions), of(random, &put_off));
-    match random.random_range(0..13) {
+    match random.random_range(0..16) {
         0 | 1 => format!(
             "ALTER TABLE {{q}} ADD FOREIGN KEY (customer) REFERENCES {{q}}_customers{action}{put_off}"
         ),
@@ -158,6 +169,13 @@ fn addition(random: &mut StdRng, n: usize) -> String {
             of(random, &["", "", " OF status", " OF owner, note", " OF note, payload"]),
             of(random, &WHENS),
             of(random, &ACTS),
+        ),
+        10..13 => format!(
+            "CREATE TRIGGER a{n} {} INSERT ON {{q}} FOR EACH ROW {} EXECUTE FUNCTION {{q}}_acts('{}')",
+            of(random, &["BEFORE", "AFTER"]),
+            of(random, &["", "", "WHEN (NEW.id % 3 = 0)", "WHEN (NEW.customer IS NULL)"]),
+            // Both paths raise the error of a wrong state at different times, and another error can come first.
+            of(random, &ACTS[1..]),
         ),
         4 => format!(
             "CREATE CONSTRAINT TRIGGER t{n} AFTER {} ON {{q}}{put_off} FOR EACH ROW EXECUTE FUNCTION {{q}}_logs()",
@@ -194,7 +212,7 @@ fn addition(random: &mut StdRng, n: usize) -> String {
 fn step(random: &mut StdRng) -> String {
     let customer = of(random, &["1", "2", "9", "null"]);
     let count = random.random_range(1..4);
-    match random.random_range(0..24) {
+    match random.random_range(0..28) {
         0..4 => format!("SELECT xqueue.put('{{q}}', '{{\"customer\": {customer}}}')"),
         4 => format!("SELECT xqueue.put('{{q}}', '[{{\"note\": \"a\"}}, {{\"customer\": {customer}}}]')"),
         5 => format!("INSERT INTO {{q}} (customer) VALUES ({customer})"),
@@ -209,6 +227,11 @@ fn step(random: &mut StdRng) -> String {
         19 => "DELETE FROM {q}_parts".into(),
         20 => format!("SET CONSTRAINTS ALL {}", of(random, &["DEFERRED", "IMMEDIATE"])),
         21 => "DO $$ BEGIN PERFORM xqueue.take('{q}'); PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END $$"
+            .into(),
+        23 => format!("SELECT xqueue.put('{{q}}', '[{{\"customer\": {customer}}}, {{\"customer\": 1}}, {{\"customer\": 2}}]')"),
+        24 => "SELECT xqueue.put('{q}', jsonb_build_object('id', (SELECT max(id) FROM {q})))".into(),
+        25 => format!("SELECT xqueue.put('{{q}}', '[{{}}, {{}}, {{\"id\": {}}}]')", random.random_range(1..40)),
+        26 => "DO $$ BEGIN PERFORM xqueue.put('{q}', '[{}, {}]'); PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END $$"
             .into(),
         22 => "SET LOCAL session_replication_role = replica".into(),
         _ => "SELECT xqueue.ack('{q}', (xqueue.take('{q}')->>'id')::bigint)".into(),
@@ -280,6 +303,7 @@ fn row(message: &SimpleQueryMessage) -> Option<String> {
     let mut value: Value = serde_json::from_str(text).unwrap_or_else(|_| text.into());
     if let Some(task) = value.as_object_mut() {
         task.remove("owner");
+        task.remove("expires");
     }
     Some(value.to_string())
 }
@@ -289,7 +313,7 @@ const CLEAR: &str =
                      INSERT INTO {q}_customers VALUES (1), (2)";
 
 const STATE: [&str; 3] = [
-    "SELECT to_jsonb(t) - 'owner' FROM {q} t ORDER BY id",
+    "SELECT to_jsonb(t) - '{owner,expires}'::text[] FROM {q} t ORDER BY id",
     "SELECT to_jsonb(l) - 'n' FROM {q}_log l ORDER BY n",
     "SELECT to_jsonb(p) FROM {q}_parts p ORDER BY task",
 ];
@@ -334,6 +358,8 @@ fn the_direct_path_fires_what_statements_fire() {
                 );
             }
         }
+        let [puts_directly, puts_by_statements] = both(&mut sides, |side| side.q.calls("put"));
+        assert_eq!(puts_directly, puts_by_statements, "{features}\n{additions:#?}");
         both(&mut sides, |Side { q, .. }| {
             q.assert_exact();
             q.sql("DROP TABLE {q}_parts, {q}_customers CASCADE; DROP FUNCTION {q}_logs, {q}_acts CASCADE; DROP TABLE {q}_log");
