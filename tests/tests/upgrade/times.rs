@@ -71,7 +71,8 @@ fn times(kind: &'static Kind, by_statements: bool) -> Times {
     q.sql(&format!("CREATE TABLE {{q}} (id int PRIMARY KEY, run_at {}, ends {end})", kind.column));
     if by_statements {
         q.sql(
-            "CREATE FUNCTION {q}_same() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'; \
+            "SET xqueue.direct_path = off; \
+             CREATE FUNCTION {q}_same() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'; \
              CREATE TRIGGER same BEFORE INSERT OR UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_same()",
         );
     }
