@@ -12,7 +12,7 @@ use crate::server::{process, time};
 use crate::transaction;
 use crate::write::seen::Seen;
 use xqueue_core::change::{CallKind, Outcome, StateAndTube};
-use xqueue_core::level;
+use xqueue_core::level::{LAST as LAST_LEVEL, Level};
 use xqueue_core::position::{Group, LAST, Position};
 use xqueue_core::status::Status;
 use xqueue_core::transaction::HeldChange;
@@ -33,9 +33,11 @@ pub fn note<Old: Row, New: Row>(
     let stand = new.as_ref().and_then(|new| stand(queue, new));
     let in_subqueue = new.as_ref().filter(|new| new.place.is_in_subqueue());
     // A rollback gives the task back as the take found it, even if a trigger has changed it.
-    let before = old.as_ref().map_or(level::LAST, |old| queue.level_of(old.row));
-    let in_subqueue = in_subqueue
-        .map(|new| (queue.position_in_subqueue(new.row), queue.level_of(new.row).min(before)));
+    let in_subqueue = in_subqueue.map(|new| {
+        let (position, level) = stand_in_subqueue(queue, new);
+        let before = old.as_ref().map(|old| stand_in_subqueue(queue, old));
+        before.map_or((position, level), |before| (position.min(before.0), level.min(before.1)))
+    });
     let key = || match (&old, &new) {
         (Some(old), _) => queue.key_hash_of(old.row),
         (None, Some(new)) => queue.key_hash_of(new.row),
@@ -45,7 +47,7 @@ pub fn note<Old: Row, New: Row>(
     note_holder(queue, old.as_ref(), new.as_ref());
     transaction::note(queue.slot, |delta| {
         delta.change(from, to);
-        delta.subqueues.change(from, to, in_subqueue.unwrap_or((LAST, level::LAST)));
+        delta.subqueues.change(from, to, in_subqueue.unwrap_or((LAST, LAST_LEVEL)));
         let is_in_order = matches!(status(to), Some(Status::Ready | Status::Buried));
         delta.marks.moved |= is_in_order && status(from) == status(to);
         if let Some((place, stand)) = to.filter(|_| from == to).zip(in_subqueue) {
@@ -129,6 +131,10 @@ fn note_given(queue: &Queue, session: Uuid) {
 pub(super) fn holder(queue: &Queue, seen: &Seen<impl Row>) -> Option<Uuid> {
     let is_taken = seen.place.status == Status::Taken;
     is_taken.then(|| queue.holder_of(seen.row)).flatten()
+}
+
+fn stand_in_subqueue(queue: &Queue, seen: &Seen<impl Row>) -> (Position, Level) {
+    (queue.position_in_subqueue(seen.row), queue.level_of(seen.row))
 }
 
 /// Returns the position of a ready or buried task, if the queue has marks. Sub-queues have marks of their own.

@@ -82,21 +82,22 @@ impl Take<'_> {
             )?,
             false => None,
         };
+        // A trigger can move the task to another sub-queue. A rollback brings it back, so nothing is recorded.
         let taken_first = || {
             let change = transaction::pending_subqueue(slot, subqueue);
-            (change.first.unwrap_or(FIRST), change.taken_level)
+            Some((change.first?, change.taken_level))
         };
         let (looked, end) = match first {
             Some(First::Taken(rows, level)) => {
                 see(&rows)?;
-                (Looked::Taken, level.map(|level| (taken_first().0, level)))
+                (Looked::Taken, taken_first().zip(level).map(|((first, _), level)| (first, level)))
             }
             Some(First::Later(level)) => (Looked::Later, Some((FIRST, level))),
             Some(First::Locked) => (Looked::Locked, None),
             Some(First::Waits) => (Looked::Nothing, None),
             Some(First::Missing) => (Looked::Nothing, Some((LAST, none_left))),
             None => match self.take_by_statement(spi, mark.is_some(), limit, see)? {
-                Looked::Taken => (Looked::Taken, Some(taken_first())),
+                Looked::Taken => (Looked::Taken, taken_first()),
                 looked => match self.level_beyond(spi, subqueue, limit) {
                     Some(level) => (Looked::Later, Some((FIRST, level))),
                     None => (looked, None),

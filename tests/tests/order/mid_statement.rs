@@ -120,3 +120,48 @@ fn a_claim_under_which_a_trigger_has_taken_a_task_is_kept() {
     assert!(q.takes(9).is_empty());
     q.verify();
 }
+
+/// A trigger moves the tasks that are taken to a later place. A rollback brings them back to where they were.
+#[test]
+fn a_subqueue_finds_its_tasks_after_a_trigger_has_moved_those_taken() {
+    for by_statements in [false, true] {
+        for (column, options) in [
+            ("updated_at", json!({"fields": {"order": "updated_at"}, "features": {"utube": true}})),
+            ("id", json!({"features": {"utube": true}})),
+        ] {
+            let columns = "id bigint PRIMARY KEY, updated_at bigint NOT NULL";
+            let mut q = Queue::with("moved", columns, &options);
+            q.sql(&format!(
+                "CREATE FUNCTION {{q}}_later() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                     IF NEW.status = 'T' THEN NEW.{column} := NEW.{column} + 100; END IF; RETURN NEW;
+                 END $$;
+                 CREATE TRIGGER later BEFORE UPDATE ON {{q}} FOR EACH ROW EXECUTE FUNCTION {{q}}_later();
+                 INSERT INTO {{q}} (id, updated_at, tube) SELECT n, n, 'a' FROM generate_series(1, 4) n"
+            ));
+            q.sql(&format!("SET xqueue.direct_path = {}", !by_statements));
+            let taken = |n: i64| if column == "id" { n + 100 } else { n };
+            q.sql("BEGIN; SELECT FROM xqueue.take(NULL::{q}); ROLLBACK");
+            q.verify();
+            for n in 1..=4 {
+                assert_eq!(q.takes(9), [taken(n)], "{column} {by_statements}");
+                q.sql(&format!("SELECT xqueue.ack('{{q}}', {}::bigint)", taken(n)));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_subqueue_keeps_its_level_if_a_trigger_moves_the_task_taken_to_another() {
+    let features = json!({"utube": true, "priority": true});
+    let mut q = Queue::with("levels", "id bigint PRIMARY KEY", &json!({ "features": features }));
+    q.sql(
+        "CREATE FUNCTION {q}_other() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             IF NEW.status = 'T' THEN NEW.tube := 'b'; END IF; RETURN NEW;
+         END $$;
+         CREATE TRIGGER other BEFORE UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_other();
+         INSERT INTO {q} (id, priority, tube) VALUES (1, -1, 'a'), (2, 1, 'c'), (3, 5, 'a')",
+    );
+    q.sql("BEGIN; SELECT FROM xqueue.take(NULL::{q}); ROLLBACK");
+    q.verify();
+    assert_eq!(q.takes(1), [1]);
+}
