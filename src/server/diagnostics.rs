@@ -162,7 +162,7 @@ unsafe extern "C-unwind" fn keep(_argument: *mut c_void) {
             link = &raw mut (**link).previous;
         }
         *link = null_mut();
-        if is_out_of_memory() {
+        if cannot_copy() {
             return;
         }
         let copy = copy(pg_sys::TopMemoryContext);
@@ -187,12 +187,12 @@ pub struct Raised {
     pub context: Option<String>,
 }
 
-/// Returns the error that is being raised; None for the server's out-of-memory error.
+/// Returns the error that is being raised; None if it cannot be copied.
 ///
 /// # Safety
 /// Called by an error context callback.
 pub(super) unsafe fn raised() -> Option<Raised> {
-    if is_out_of_memory() {
+    if cannot_copy() {
         return None;
     }
     // SAFETY: an error is being raised, whose strings are null or C strings.
@@ -228,6 +228,13 @@ unsafe fn copy(parent: MemoryContext) -> Kept {
         pg_sys::MemoryContextSwitchTo(before);
         Kept { memory, error }
     }
+}
+
+/// Returns whether the message that is being raised cannot be copied. In a critical section memory must not be allocated,
+/// and the server writes debug messages there.
+fn cannot_copy() -> bool {
+    // SAFETY: reads a counter of this process.
+    unsafe { pg_sys::CritSectionCount > 0 || is_out_of_memory() }
 }
 
 /// Returns whether the error that is being raised is the out-of-memory error. Such an error is copied only after the

@@ -170,3 +170,19 @@ fn identities_differ_after_a_restart() {
     let after: uuid::Uuid = scalar(&mut connect(), "SELECT xqueue.identify()", &[]);
     assert_ne!(before, after);
 }
+
+/// The server writes debug messages in critical sections, where nothing must be allocated.
+#[test]
+fn debug_messages_of_a_critical_section_end_no_server() {
+    let server = Cluster::new("");
+    server.wait_running();
+    let mut admin = server.client();
+    admin.batch_execute("CREATE TABLE cold (id int PRIMARY KEY)").expect("a table");
+    server.stop("fast");
+    server.start();
+    server.wait_running();
+    let mut client = server.client();
+    client
+        .batch_execute("SET client_min_messages = debug5; SELECT xqueue.upgrade('cold')")
+        .expect("the server survives");
+}
