@@ -190,15 +190,18 @@ impl Table {
         })
     }
 
-    /// Returns the instant in a column plus an interval. An instant beyond the year 200,000 stays: it never comes, and
-    /// the sum could leave the calendar.
+    /// Returns the instant in a column plus an interval. An instant beyond the year 200,000, or more than 4,000 years
+    /// ago, stays: it never comes, or has passed, and the sum could leave the calendar.
     fn put_off(&self, field: Field, by: &str) -> String {
         const NEVER: &str = "'200000-01-01 00:00:00+00'::pg_catalog.timestamptz";
+        const ALWAYS: &str = "'2000-01-01 00:00:00+00 BC'::pg_catalog.timestamptz";
         let (column, kind) = (format!("task.{}", self.field(field)), self.time_kind(field));
         let sum = format!("{} {PLUS} {by}", kind.instant_in_sql(&column, &self.time_zone));
         format!(
-            "CASE WHEN {column} OPERATOR(pg_catalog.>) {} THEN {column} ELSE {} END",
+            "CASE WHEN {column} OPERATOR(pg_catalog.>) {} OR {column} OPERATOR(pg_catalog.<) {} \
+             THEN {column} ELSE {} END",
             self.last_until(field, NEVER),
+            self.last_until(field, ALWAYS),
             self.time_in_sql(field, &sum)
         )
     }

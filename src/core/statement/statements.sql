@@ -206,7 +206,7 @@ UPDATE ONLY app."Jobs" AS task
 
 -- Touch [Increment, Key(0), Key(1), Session]
 UPDATE ONLY app."Jobs" AS task
-    SET runat = CASE WHEN task.runat OPERATOR(pg_catalog.>) '200000-01-01 00:00:00+00'::pg_catalog.timestamptz THEN task.runat ELSE task.runat OPERATOR(pg_catalog.+) $1 END, expires = CASE WHEN task.expires OPERATOR(pg_catalog.>) '200000-01-01 00:00:00+00'::pg_catalog.timestamptz THEN task.expires ELSE task.expires OPERATOR(pg_catalog.+) $1 END
+    SET runat = CASE WHEN task.runat OPERATOR(pg_catalog.>) '200000-01-01 00:00:00+00'::pg_catalog.timestamptz OR task.runat OPERATOR(pg_catalog.<) '2000-01-01 00:00:00+00 BC'::pg_catalog.timestamptz THEN task.runat ELSE task.runat OPERATOR(pg_catalog.+) $1 END, expires = CASE WHEN task.expires OPERATOR(pg_catalog.>) '200000-01-01 00:00:00+00'::pg_catalog.timestamptz OR task.expires OPERATOR(pg_catalog.<) '2000-01-01 00:00:00+00 BC'::pg_catalog.timestamptz THEN task.expires ELSE task.expires OPERATOR(pg_catalog.+) $1 END
     WHERE task.a OPERATOR(pg_catalog.=) $2
     AND task.b OPERATOR(pg_catalog.=) $3
     AND coalesce(task.status OPERATOR(pg_catalog.=) 'T', false)

@@ -347,6 +347,12 @@ fn numbers_outside_the_calendar_stop_nothing() {
         q.sql("SELECT xqueue.touch('{q}', ARRAY[2, 5], '1 hour')");
         q.sql("SELECT xqueue.release('{q}', ARRAY[2, 5], delay => '1 second')");
         q.wait_for("ready", 2);
+        q.sql(
+            "INSERT INTO {q} (id, status, owner, ends) VALUES (6, 'T', xqueue.identify(), '-1e300'), \
+             (7, 'T', xqueue.identify(), '-Infinity')",
+        );
+        q.sql("SELECT xqueue.touch('{q}', ARRAY[6, 7], '1 second')");
+        q.sql("SELECT xqueue.release('{q}', ARRAY[6, 7], delay => '1 second')");
         let left = q.ask_one("SELECT xqueue.stats('{q}', 3)")["time_left"].as_f64();
         assert!(left.is_some_and(|left| left > 1e12), "{left:?}");
         assert_eq!(q.ask_one("SELECT xqueue.stats('{q}', 1)")["time_left"], Value::Null);
