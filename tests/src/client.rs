@@ -3,14 +3,20 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use postgres::types::{FromSqlOwned, ToSql};
-use postgres::{Client, Config, NoTls};
+use postgres::types::{FromSqlOwned, ToSql, Type};
+use postgres::{Client, Config, NoTls, Row};
 use serde_json::Value;
 
 use crate::turn::beside_others;
 
 /// Time after which a condition that does not hold is a hang. It measures no speed.
 const DEADLINE: Duration = Duration::from_secs(20);
+
+const SHORTEST_PAUSE: Duration = Duration::from_millis(4);
+const LONGEST_PAUSE: Duration = Duration::from_millis(40);
+
+/// Types of the parameters of most queries.
+const PARAMETERS: [Type; 5] = [Type::TEXT, Type::INT8, Type::INT4, Type::BOOL, Type::JSONB];
 
 fn setting(name: &str, otherwise: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| otherwise.to_owned())
@@ -75,20 +81,42 @@ pub fn unique(theme: &str) -> String {
     )
 }
 
-/// Polls a condition every few milliseconds until it holds.
+/// Polls a condition until it holds. The pauses grow with the time waited, so that long waits leave the processors to
+/// other tests.
 #[track_caller]
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < DEADLINE, "waited {DEADLINE:?} in vain until {what}");
-        std::thread::sleep(Duration::from_millis(4));
+        let waited = start.elapsed();
+        assert!(waited < DEADLINE, "waited {DEADLINE:?} until {what}");
+        std::thread::sleep((waited / 16).clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
     }
+}
+
+/// Runs a query in one round trip; `Client::query` prepares and closes a statement in two more. That needs the types of
+/// the parameters: the first of `PARAMETERS` that accepts the value.
+pub fn query(
+    c: &mut Client,
+    sql: &str,
+    params: &[&(dyn ToSql + Sync)],
+) -> Result<Vec<Row>, postgres::Error> {
+    let typed: Option<Vec<_>> = params.iter().map(|value| Some((*value, kind(*value)?))).collect();
+    match typed {
+        Some(typed) => c.query_typed(sql, &typed),
+        None => c.query(sql, params),
+    }
+}
+
+fn kind(value: &(dyn ToSql + Sync)) -> Option<Type> {
+    let accepts = |kind: &&Type| value.to_sql_checked(kind, &mut Default::default()).is_ok();
+    PARAMETERS.iter().find(accepts).cloned()
 }
 
 #[track_caller]
 pub fn scalar<T: FromSqlOwned>(c: &mut Client, sql: &str, params: &[&(dyn ToSql + Sync)]) -> T {
-    match c.query_one(sql, params) {
-        Ok(row) => row.get(0),
+    match query(c, sql, params).as_deref() {
+        Ok([row]) => row.get(0),
+        Ok(rows) => panic!("{sql}: {} rows", rows.len()),
         Err(e) => panic!("{sql}: {e:?}"),
     }
 }
@@ -96,7 +124,7 @@ pub fn scalar<T: FromSqlOwned>(c: &mut Client, sql: &str, params: &[&(dyn ToSql 
 /// Returns the first column, a jsonb, of every row.
 #[track_caller]
 pub fn values(c: &mut Client, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Vec<Value> {
-    match c.query(sql, params) {
+    match query(c, sql, params) {
         Ok(rows) => rows.iter().map(|row| row.get(0)).collect(),
         Err(e) => panic!("{sql}: {e:?}"),
     }

@@ -4,7 +4,7 @@
 use postgres::{Client, Config};
 use serde_json::{Value, json};
 
-use crate::client::{config, database, open, scalar, unique, wait_until};
+use crate::client::{config, database, open, query, scalar, unique, wait_until};
 use crate::tasks::{ids, take};
 
 /// The columns of most queues.
@@ -145,7 +145,7 @@ impl Queue {
     #[track_caller]
     pub fn counted(&mut self) -> Value {
         let sql = format!("SELECT {}::text, count(*) FROM {} GROUP BY 1", self.status, self.name);
-        let rows = self.admin.query(&sql, &[]).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+        let rows = query(&mut self.admin, &sql, &[]).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
         let mut tasks = json!({"total": 0});
         for state in STATES {
             tasks[state] = json!(0);

@@ -3,7 +3,7 @@
 use postgres::Client;
 use serde_json::Value;
 
-use crate::client::{scalar, values};
+use crate::client::{query, scalar, values};
 
 #[track_caller]
 pub fn id(task: &Value) -> i64 {
@@ -48,5 +48,5 @@ pub fn release(c: &mut Client, queue: &str, id: i64) -> Vec<Value> {
 #[track_caller]
 pub fn status(c: &mut Client, queue: &str, id: i64) -> Option<String> {
     let sql = format!("SELECT status::text FROM {queue} WHERE id = $1");
-    c.query_opt(&sql, &[&id]).expect("the status is readable").map(|row| row.get(0))
+    query(c, &sql, &[&id]).expect("the status is readable").first().map(|row| row.get(0))
 }
