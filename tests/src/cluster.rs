@@ -66,10 +66,15 @@ impl Cluster {
         Cluster { folder: folder.into(), bin, environment: &[] }
     }
 
+    /// Makes the data folder: a copy of the one that `pgrx-embed/test` has made, which takes an eighth of initdb's time.
     fn initdb(&self, settings: &str) {
         let data = self.data();
-        let locale = ["--no-sync", "-A", "trust", "--locale=C.UTF-8", "-E", "UTF8"];
-        self.program("initdb").args(["-U", "postgres", "-D", &data]).args(locale).succeed();
+        if let Some(template) = std::env::var_os("XQUEUE_TEMPLATE") {
+            server_command("cp").args(["-a".as_ref(), &*template, data.as_ref()]).succeed();
+        } else {
+            let locale = ["--no-sync", "-A", "trust", "--locale=C.UTF-8", "-E", "UTF8"];
+            self.program("initdb").args(["-U", "postgres", "-D", &data]).args(locale).succeed();
+        }
         self.configure(&format!("{SETTINGS}{settings}"));
     }
 
