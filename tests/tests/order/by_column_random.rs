@@ -55,7 +55,7 @@ const KINDS: [Kind; 7] = [
     },
 ];
 
-const STEPS: usize = 600;
+const STEPS: usize = 300;
 
 struct Run<'q> {
     q: &'q mut Queue,

@@ -60,7 +60,7 @@ fn a_batch_of_different_tasks() {
 fn last_in_first_out() {
     let mut q = queue();
     let mut c = q.client();
-    for n in 0..700 {
+    for n in 0..300 {
         match n % 50 {
             7 => q.sql("INSERT INTO {q} (priority) SELECT -g % 3 FROM generate_series(1, 5) g"),
             13 => {

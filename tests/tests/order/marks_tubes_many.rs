@@ -144,7 +144,7 @@ fn nothing_is_hidden_at_random() {
     let mut random = StdRng::seed_from_u64(seed());
     let mut t = Tubes::new(&json!({"delayed": true, "buried": true}));
     t.q.sql("DELETE FROM {q}");
-    for turn in 0..3000 {
+    for turn in 0..1500 {
         if random.random_bool(0.3) {
             t.q.sql(&change(&mut random, t.enough));
         }

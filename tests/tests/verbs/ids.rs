@@ -19,7 +19,7 @@ fn assert_rising(keys: &[i64]) {
 #[test]
 fn keys_of_time64_never_come_twice_and_rise_in_each_of_many_connections() {
     const CONNECTIONS: i64 = 8;
-    const PUTS: i64 = 1500;
+    const PUTS: i64 = 500;
     let q = queue(PLAIN, "time64");
     let producers: Vec<_> = (0..CONNECTIONS)
         .map(|_| {

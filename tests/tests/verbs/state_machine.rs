@@ -21,7 +21,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use xqueue_tests::seed;
 
-const QUEUES: u64 = 5;
+const QUEUES: u64 = 3;
 const STEPS: usize = 250;
 
 #[test]

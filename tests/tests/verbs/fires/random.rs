@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng};
 use xqueue_tests::*;
 
 const SEED: u64 = 32;
-const TABLES: usize = 30;
+const TABLES: usize = 15;
 const SCRIPTS: usize = 5;
 const STEPS: usize = 10;
 
