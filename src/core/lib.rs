@@ -21,6 +21,7 @@ pub mod listed;
 pub mod marks;
 pub mod metrics;
 pub mod names;
+pub mod numeric;
 pub mod options;
 pub mod order;
 pub mod pause;

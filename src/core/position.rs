@@ -90,6 +90,21 @@ pub fn to_bytes(position: Position) -> [u8; 16] {
     position.to_be_bytes()
 }
 
+/// Returns the position of a string of bytes, in bytewise order: its first 16 bytes.
+pub fn of_prefix(bytes: &[u8]) -> Position {
+    let mut prefix = [0; 16];
+    let length = bytes.len().min(prefix.len());
+    prefix[..length].copy_from_slice(&bytes[..length]);
+    of_bytes(prefix)
+}
+
+/// Returns the least string of bytes at a position.
+pub fn to_prefix(position: Position) -> Vec<u8> {
+    let bytes = to_bytes(position);
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    bytes[..end].to_vec()
+}
+
 /// Returns a position in order of an integer, then of half a position. `LAST` is reserved, so the greatest pair shares
 /// its predecessor's position.
 pub fn of_pair(first: i64, half: u64) -> Position {
@@ -106,6 +121,32 @@ const SIGN: u64 = 1 << 63;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    /// Strings of bytes that often share their first 16 bytes.
+    fn strings() -> impl Strategy<Value = Vec<u8>> {
+        prop::collection::vec(select(vec![0, 1, b'a', 0xff]), 0..19).prop_flat_map(|own| {
+            let shared = select(vec![vec![], vec![b'a'; 15], vec![0xff; 16], vec![0; 8]]);
+            shared.prop_map(move |shared| [&shared[..], &own[..]].concat())
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn places_have_the_order_of_strings(one in strings(), other in strings()) {
+            let at = of_prefix(&one);
+            prop_assert!(at < LAST);
+            if one <= other {
+                prop_assert!(at <= of_prefix(&other));
+            }
+            // A scan from a position misses no string there or behind it.
+            for start in [at, at + 1, at >> 64 << 64] {
+                prop_assert!(start > of_prefix(&other) || to_prefix(start) <= other);
+            }
+            prop_assert_eq!(of_prefix(&to_prefix(at)), at);
+        }
+    }
 
     #[test]
     fn places_have_the_order_of_integers_and_come_back() {
