@@ -10,7 +10,8 @@ use crate::position::{self, LAST, Position};
 pub enum Number {
     /// An integer or an instant.
     Integer(i64),
-    Uuid([u8; 16]),
+    /// The position of a value of another type, by its first bytes or digits.
+    Wide(Position),
 }
 
 /// A kind of column that has a part in positions.
@@ -19,6 +20,8 @@ pub enum Part {
     /// Integers or instants, with the least and the greatest value of the type.
     Integer(i64, i64),
     Uuid,
+    /// Values of any length: numeric, and strings in bytewise order.
+    Prefix,
 }
 
 /// How many tasks share a position.
@@ -26,7 +29,7 @@ pub enum Part {
 pub enum Ties {
     /// Each task has its own.
     None,
-    /// Tasks share an instant, and half of a uuid.
+    /// Tasks share an instant and half of a uuid, or the first bytes or digits of a value.
     Rare,
     Many,
 }
@@ -45,11 +48,12 @@ impl Order {
         let (first, others) = columns.split_first()?;
         let order = |second, ties| first.map(|first| Order { first, second, ties });
         match (first, others) {
+            (Some(Part::Prefix), []) => order(None, Ties::Rare),
             (_, []) => order(None, Ties::None),
             (Some(Part::Integer(..)), [second @ Some(Part::Integer(..))]) => {
                 order(*second, Ties::None)
             }
-            (Some(Part::Integer(..)), [second @ Some(Part::Uuid)]) => order(*second, Ties::Rare),
+            (Some(Part::Integer(..)), [second @ Some(_)]) => order(*second, Ties::Rare),
             (Some(Part::Integer(..)), [second, ..]) => order(*second, Ties::Many),
             _ => order(None, Ties::Many),
         }
@@ -66,7 +70,7 @@ impl Order {
         Some(match (self.second, first) {
             (Some(_), Number::Integer(first)) => position::of_pair(first, half_of(value(1)?)),
             (_, Number::Integer(first)) => position::of_integer(first),
-            (_, Number::Uuid(first)) => position::of_bytes(first),
+            (_, Number::Wide(first)) => first.min(LAST - 1),
         })
     }
 
@@ -85,7 +89,7 @@ impl Order {
             (Part::Integer(least, greatest), None) => {
                 (Number::Integer(position::to_integer(position, (least, greatest))), None)
             }
-            (Part::Uuid, _) => (Number::Uuid(position::to_bytes(position)), None),
+            (Part::Uuid | Part::Prefix, _) => (Number::Wide(position), None),
         }
     }
 
@@ -101,7 +105,7 @@ impl Order {
     }
 
     fn is_in_low_half(&self) -> bool {
-        self.second.is_none() && self.first != Part::Uuid
+        self.second.is_none() && matches!(self.first, Part::Integer(..))
     }
 
     /// Returns whether a task at this position is the only one.
@@ -114,7 +118,7 @@ impl Order {
 fn half_of(number: Number) -> u64 {
     match number {
         Number::Integer(number) => position::of_integer(number) as u64,
-        Number::Uuid(uuid) => (position::of_bytes(uuid) >> 64) as u64,
+        Number::Wide(wide) => (wide.min(LAST - 1) >> 64) as u64,
     }
 }
 
@@ -125,7 +129,7 @@ impl Part {
             Part::Integer(least, greatest) => {
                 Number::Integer(position::to_integer(half.into(), (least, greatest)))
             }
-            Part::Uuid => Number::Uuid(position::to_bytes(Position::from(half) << 64)),
+            Part::Uuid | Part::Prefix => Number::Wide(Position::from(half) << 64),
         }
     }
 }
@@ -141,7 +145,8 @@ mod tests {
 
     /// The kinds of the columns of an order; None has no part in positions.
     fn orders() -> impl Strategy<Value = (Vec<Option<Part>>, Order)> {
-        let part = || select(vec![Some(SMALL), Some(LARGE), Some(Part::Uuid), None]);
+        let part =
+            || select(vec![Some(SMALL), Some(LARGE), Some(Part::Uuid), Some(Part::Prefix), None]);
         prop::collection::vec(part(), 1..4)
             .prop_filter_map("no positions", |parts| Some((parts.clone(), Order::of(&parts)?)))
     }
@@ -154,10 +159,11 @@ mod tests {
                 let any = prop_oneof![near(least), near(0), near(greatest), any::<i64>()];
                 any.prop_map(move |number| Number::Integer(number.clamp(least, greatest))).boxed()
             }
-            Part::Uuid => {
+            Part::Uuid | Part::Prefix => {
                 let bytes = || select(vec![0, 1, 0xff]);
                 let near = prop::array::uniform16(bytes());
-                prop_oneof![near, any::<[u8; 16]>()].prop_map(Number::Uuid).boxed()
+                let bytes = prop_oneof![near, any::<[u8; 16]>()];
+                bytes.prop_map(|bytes| Number::Wide(Position::from_be_bytes(bytes))).boxed()
             }
         };
         parts.iter().map(value).collect::<Vec<_>>()
@@ -210,6 +216,9 @@ mod tests {
         assert_eq!(columns(&[Some(SMALL), Some(LARGE)]), Some((2, Ties::None)));
         assert_eq!(columns(&[Some(LARGE), Some(Part::Uuid)]), Some((2, Ties::Rare)));
         assert_eq!(columns(&[Some(LARGE), None]), Some((1, Ties::Many)));
+        assert_eq!(columns(&[Some(Part::Prefix)]), Some((1, Ties::Rare)));
+        assert_eq!(columns(&[Some(SMALL), Some(Part::Prefix)]), Some((2, Ties::Rare)));
+        assert_eq!(columns(&[Some(Part::Prefix), Some(LARGE)]), Some((1, Ties::Many)));
         assert_eq!(columns(&[Some(LARGE), Some(LARGE), None]), Some((2, Ties::Many)));
         assert_eq!(columns(&[Some(Part::Uuid), Some(LARGE)]), Some((1, Ties::Many)));
         assert_eq!(columns(&[None, Some(LARGE)]), None);

@@ -78,6 +78,14 @@ pub fn tells_by_rules(collation: Oid) -> bool {
     collation != Oid::INVALID && unsafe { !pg_sys::get_collation_isdeterministic(collation) }
 }
 
+/// The collations that compare byte by byte: "C", "POSIX", ucs_basic, pg_c_utf8 and pg_unicode_fast.
+const BYTEWISE: [u32; 5] = [950, 951, 962, 811, 6411];
+
+/// Returns whether a collation is one of the server's own that compare byte by byte.
+pub fn is_bytewise(collation: Oid) -> bool {
+    BYTEWISE.contains(&collation.into())
+}
+
 /// Returns whether two strings are equal as values of type text, varchar or char(n) with a collation.
 pub fn equal_texts(first: &str, second: &str, oid: Oid, collation: Oid) -> bool {
     equals_text(Value::text(first), second, oid, collation)

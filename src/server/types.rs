@@ -17,6 +17,7 @@ pub const UUID: Oid = pg_sys::UUIDOID;
 pub const UUID_ARRAY: Oid = pg_sys::UUIDARRAYOID;
 pub const BPCHAR: Oid = pg_sys::BPCHAROID;
 pub const NUMERIC: Oid = pg_sys::NUMERICOID;
+pub const BYTEA: Oid = pg_sys::BYTEAOID;
 pub const JSON: Oid = pg_sys::JSONOID;
 pub const JSONB: Oid = pg_sys::JSONBOID;
 pub const INTERVAL: Oid = pg_sys::INTERVALOID;

@@ -11,6 +11,7 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Interval, Oid};
 use std::marker::PhantomData;
+use xqueue_core::numeric::Stored;
 
 /// A value that is not NULL, with the oid of its type. `'m` is the lifetime of the memory that it can point to.
 #[derive(Clone, Copy)]
@@ -155,7 +156,14 @@ impl<'m> Value<'m> {
 
     /// Passes the bytes of a value of type text, varchar or char(n) to `see`.
     pub fn with_text<T>(self, see: impl FnOnce(&[u8]) -> T) -> T {
-        let datum = self.require_text();
+        self.require_text();
+        self.with_stored(see)
+    }
+
+    /// Passes the stored bytes of a value of type bytea or numeric, or of a string type, to `see`.
+    pub fn with_stored<T>(self, see: impl FnOnce(&[u8]) -> T) -> T {
+        let is_other = [types::BYTEA, types::NUMERIC].contains(&self.base());
+        let datum = if is_other { self.datum } else { self.require_text() };
         // SAFETY: by its type the value is a varlena; it stays alive while it is read.
         unsafe {
             let varlena = pg_sys::pg_detoast_datum_packed(datum.cast_mut_ptr());
@@ -191,7 +199,7 @@ impl<'m> Value<'m> {
     }
 
     /// Returns the type below all domains.
-    fn base(self) -> Oid {
+    pub fn base(self) -> Oid {
         if self.oid == Oid::INVALID { self.oid } else { types::base_type(self.oid) }
     }
 
@@ -275,10 +283,34 @@ impl Value<'_> {
     }
 
     pub fn text(text: &str) -> Self {
+        Value::varlena(text.as_bytes(), types::TEXT)
+    }
+
+    /// Returns bytes as a value of type bytea, or their whole characters as a value of type text, varchar or char(n).
+    /// None for other types.
+    pub fn bytes(bytes: &[u8], oid: Oid) -> Option<Self> {
+        let length = bytes.len() as i32;
+        // SAFETY: reads no byte after `length`: the first byte of a character says how long it is.
+        let whole = || unsafe { pg_sys::pg_mbcliplen(bytes.as_ptr().cast(), length, length) };
+        match oid {
+            types::BYTEA => Some(Value::varlena(bytes, oid)),
+            _ if types::TEXTS.contains(&oid) => {
+                Some(Value::varlena(&bytes[..whole() as usize], oid))
+            }
+            _ => None,
+        }
+    }
+
+    pub fn numeric(stored: &Stored) -> Self {
+        Value::varlena(stored.bytes(), types::NUMERIC)
+    }
+
+    /// Returns a copy of the bytes as a value of a type that stores them as they are.
+    fn varlena(bytes: &[u8], oid: Oid) -> Self {
         // SAFETY: the bytes are copied.
         unsafe {
-            let text = pg_sys::cstring_to_text_with_len(text.as_ptr().cast(), text.len() as i32);
-            Value::new(Datum::from(text), types::TEXT)
+            let value = pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), bytes.len() as i32);
+            Value::new(Datum::from(value), oid)
         }
     }
 

@@ -177,8 +177,11 @@ impl Taking<'_, '_, '_, '_, '_> {
         };
         let mut seen = Attempt::Unfit;
         self.open.scan(search.index, &bounds, |found| {
-            if queue.position_of(found) != Some(position) {
-                return ScanStep::Ends;
+            match queue.position_of(found) {
+                // The scan can begin a little before the position.
+                Some(at) if at < position => return ScanStep::GoesOn,
+                Some(at) if at == position => {}
+                _ => return ScanStep::Ends,
             }
             seen = attempts.attempt(found);
             let goes_on = matches!(seen, Attempt::Unfit | Attempt::Held(Holder::Changes(_)));

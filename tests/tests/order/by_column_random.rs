@@ -17,7 +17,7 @@ const INSTANT: &str = "timestamptz 'epoch' + {n} * interval '1 s'";
 /// Half of the uuids is equal for many tasks.
 const UUID: &str = "uuid NOT NULL DEFAULT overlay(gen_random_uuid()::text placing '00000000-0000-000' from 1 for 17)::uuid";
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 13] = [
     Kind {
         columns: "id bigserial PRIMARY KEY, at timestamptz NOT NULL",
         order: &["at", "id"],
@@ -52,6 +52,37 @@ const KINDS: [Kind; 7] = [
         columns: "id bigserial UNIQUE, shop int NOT NULL, no smallint NOT NULL, u uuid DEFAULT gen_random_uuid(), PRIMARY KEY (u, id)",
         order: &["shop", "no", "u", "id"],
         values: &["{n}", "{n} % 3"],
+    },
+    // Keys that share the part of which a position is made.
+    Kind {
+        columns: "id bigserial UNIQUE, k numeric PRIMARY KEY",
+        order: &["k"],
+        values: &["({n} - 10) * 1e30 + random()::numeric"],
+    },
+    Kind {
+        columns: "id bigserial UNIQUE, k bytea PRIMARY KEY",
+        order: &["k"],
+        values: &["decode(repeat('ff', {n}), 'hex') || uuid_send(gen_random_uuid())"],
+    },
+    Kind {
+        columns: "id bigserial UNIQUE, k text COLLATE \"C\" PRIMARY KEY",
+        order: &["k"],
+        values: &["repeat(U&'x\\00e9', {n} % 12) || gen_random_uuid()"],
+    },
+    Kind {
+        columns: "id bigserial UNIQUE, k char(60) COLLATE \"C\" PRIMARY KEY",
+        order: &["k"],
+        values: &["repeat('b ', {n} % 12) || gen_random_uuid()"],
+    },
+    Kind {
+        columns: "id bigserial UNIQUE, shop int NOT NULL, k varchar COLLATE \"POSIX\" PRIMARY KEY",
+        order: &["shop", "k"],
+        values: &["{n} % 3", "repeat('b', {n}) || gen_random_uuid()"],
+    },
+    Kind {
+        columns: "id bigserial UNIQUE, at timestamptz NOT NULL, k numeric PRIMARY KEY",
+        order: &["at", "k"],
+        values: &[INSTANT, "({n} - 10) * 1e11 + random()::numeric"],
     },
 ];
 

@@ -6,6 +6,7 @@ mod by_column;
 mod by_column_random;
 mod crowd;
 mod front;
+mod key_types;
 mod marks;
 mod marks_buried;
 mod marks_tubes;

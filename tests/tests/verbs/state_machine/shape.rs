@@ -14,6 +14,8 @@ enum KeyKind {
     Number,
     Uuid,
     Text,
+    Numeric,
+    Bytes,
     Pair,
 }
 
@@ -57,14 +59,17 @@ pub struct Shape {
 
 impl Shape {
     pub fn random(random: &mut StdRng, features: &Features) -> Shape {
-        let key = [KeyKind::Number, KeyKind::Uuid, KeyKind::Text, KeyKind::Pair]
-            [random.random_range(0..4)];
+        let [number, uuid, text] = [KeyKind::Number, KeyKind::Uuid, KeyKind::Text];
+        let key = [number, uuid, text, KeyKind::Numeric, KeyKind::Bytes, KeyKind::Pair]
+            [random.random_range(0..6)];
         let labels = [Labels::Letters, Labels::Words, Labels::Enum, Labels::Numbers]
             [random.random_range(0..4)];
         let columns = match key {
             KeyKind::Number => "id bigint PRIMARY KEY",
             KeyKind::Uuid => "id uuid PRIMARY KEY",
             KeyKind::Text => "id text COLLATE \"C\" PRIMARY KEY",
+            KeyKind::Numeric => "id numeric PRIMARY KEY",
+            KeyKind::Bytes => "id bytea PRIMARY KEY",
             KeyKind::Pair => "a integer, b smallint, PRIMARY KEY (a, b)",
         };
         let mut options = options(features);
@@ -201,9 +206,10 @@ impl Shape {
     /// Returns the key of a task in jsonb.
     pub fn key_in(&self, task: &Value) -> Key {
         let part = |name: &str| task[name].as_i64().unwrap_or_else(|| panic!("no {name}: {task}"));
-        let digits = |text: &str| text.rsplit('-').next().and_then(|digits| digits.parse().ok());
+        let digits =
+            |text: &str| text.rsplit(['-', 'x']).next().and_then(|digits| digits.parse().ok());
         match self.key {
-            KeyKind::Number => part("id"),
+            KeyKind::Number | KeyKind::Numeric => part("id"),
             KeyKind::Pair => part("a") * 10 + part("b"),
             _ => task["id"].as_str().and_then(digits).unwrap_or_else(|| panic!("no id: {task}")),
         }
@@ -211,9 +217,10 @@ impl Shape {
 
     fn members(&self, key: Key) -> Value {
         match self.key {
-            KeyKind::Number => json!({"id": key}),
+            KeyKind::Number | KeyKind::Numeric => json!({"id": key}),
             KeyKind::Uuid => json!({"id": format!("00000000-0000-0000-0000-{key:012}")}),
             KeyKind::Text => json!({"id": format!("k-{key:06}")}),
+            KeyKind::Bytes => json!({"id": format!("\\x{key:012}")}),
             KeyKind::Pair => json!({"a": key / 10, "b": key % 10}),
         }
     }
@@ -223,6 +230,8 @@ impl Shape {
             KeyKind::Number => key.to_string(),
             KeyKind::Uuid => format!("'00000000-0000-0000-0000-{key:012}'::uuid"),
             KeyKind::Text => format!("'k-{key:06}'::text"),
+            KeyKind::Numeric => format!("{key}::numeric"),
+            KeyKind::Bytes => format!("'\\x{key:012}'::bytea"),
             KeyKind::Pair => format!("ROW({}, {})", key / 10, key % 10),
         }
     }
@@ -376,6 +385,8 @@ fn arguments(given: &Given) -> Vec<String> {
 fn key_of(key: KeyKind) -> &'static str {
     match key {
         KeyKind::Number => "id",
+        KeyKind::Numeric => "id::bigint",
+        KeyKind::Bytes => "encode(id, 'hex')::bigint",
         KeyKind::Uuid => "right(id::text, 12)::bigint",
         KeyKind::Text => "right(id, 6)::bigint",
         KeyKind::Pair => "a * 10 + b",
