@@ -51,7 +51,7 @@ fn check_impl(call: &Call) -> Result<Option<Value<'_>>> {
             look = CheckPass::at(&target);
             Verdict::<()>::Undo
         });
-        let CheckPass { name, busy, marks, mut lacking, mut problems } = look?;
+        let CheckPass { name, busy, marks, advice, mut lacking, mut problems } = look?;
         problems.extend(busy.then(|| census::BUSY.to_string()));
         // An upgrade that commits during a pass makes table and definition seem to differ. So a structural problem
         // counts only if two passes in a row agree on it.
@@ -61,8 +61,12 @@ fn check_impl(call: &Call) -> Result<Option<Value<'_>>> {
             let problems: Vec<String> = lacked.chain(problems).collect();
             let mut report =
                 json!({ "queue": name, "ok": problems.is_empty(), "problems": problems });
+            if let Some(advice) = &advice {
+                report["advice"] = advice.problem.clone().into();
+            }
             lacking.dedup_by(|one, other| one.hint == other.hint);
-            let hints: Vec<String> = lacking.into_iter().map(|lack| lack.hint).collect();
+            let hints: Vec<String> =
+                lacking.into_iter().chain(advice).map(|lack| lack.hint).collect();
             if !hints.is_empty() {
                 report["hint"] = hints.join(" ").into();
             }
@@ -86,6 +90,8 @@ struct CheckPass {
     /// The table could not be read, because another session has it locked.
     busy: bool,
     marks: Marks,
+    /// The reason why takes are slow during long transactions.
+    advice: Option<Lack>,
     lacking: Vec<Lack>,
     problems: Vec<String>,
 }
@@ -126,7 +132,7 @@ impl CheckPass {
     }
 
     fn at_queue(queue: &Queue) -> Result<CheckPass> {
-        let lacking = structure(queue);
+        let (lacking, advice) = structure(queue);
         let found = rows::look(queue)?;
         let mut problems: Vec<String> =
             stranded(&found).into_iter().chain(disowned(queue, &found)).collect();
@@ -144,20 +150,22 @@ impl CheckPass {
         let marks = [("mark", Group::ALL), ("buried_mark", Group::Buried)];
         let marks = marks.into_iter().filter_map(|(name, group)| Some((name, mark(queue, group)?)));
         let (name, marks) = (queue.name.clone(), marks.collect());
-        Ok(CheckPass { name, busy: false, marks, lacking, problems })
+        Ok(CheckPass { name, busy: false, marks, advice, lacking, problems })
     }
 }
 
 /// Lists the key, triggers and indexes that are missing or that `upgrade` would make differently, and user triggers
-/// that fire too late.
-fn structure(queue: &Queue) -> Vec<Lack> {
+/// that fire too late. Also returns advice.
+fn structure(queue: &Queue) -> (Vec<Lack>, Option<Lack>) {
     let Some(relation) = Relation::open(queue.table, LockMode::AccessShare) else {
-        return vec![Lack::from(&queue::not_a_queue(queue.table), "")];
+        return (vec![Lack::from(&queue::not_a_queue(queue.table), "")], None);
     };
     let wanted = match UpgradePlan::draw(&relation, &Options::default()) {
         Ok(wanted) => wanted,
-        Err(error) => return vec![Lack::from(&error, "upgrade would fail: ")],
+        Err(error) => return (vec![Lack::from(&error, "upgrade would fail: ")], None),
     };
+    let advice = wanted.advice.filter(|advice| advice.is_slow);
+    let advice = advice.map(|advice| Lack { problem: advice.told, hint: advice.hint });
     let key: Vec<&str> = queue.key.iter().map(|key| key.name.as_str()).collect();
     let unique: Vec<&str> = wanted.definition.key.iter().map(|key| key.name.as_str()).collect();
     let other_key = (key != unique).then(|| {
@@ -174,7 +182,7 @@ fn structure(queue: &Queue) -> Vec<Lack> {
     let hint = format!("SELECT xqueue.upgrade({literal}); makes what is missing.");
     let lack = |problem| Lack { problem, hint: hint.clone() };
     let lacking = other_key.into_iter().chain(lacking).map(lack);
-    lacking.chain(last_words(queue, &relation)).collect()
+    (lacking.chain(last_words(queue, &relation)).collect(), advice)
 }
 
 /// Lists user triggers that fire after the trigger that sets the status of new rows.

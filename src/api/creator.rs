@@ -16,7 +16,7 @@ use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
 use crate::server::{catalog, context, jsonb, process, spi, sql_name, subscription, time, user};
 use crate::upgrade::{
-    UpgradePlan, bind_indexes, changes_rows, describe, drop_index_if_there, return_type,
+    Advice, UpgradePlan, bind_indexes, changes_rows, describe, drop_index_if_there, return_type,
     unbind_indexes, write_note,
 };
 use crate::write::time64;
@@ -55,7 +55,7 @@ fn upgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
         let plan = plan(target.table, &options, LockMode::AccessShare)?;
         let definition = describe(&queue::display_name(target.table), &plan.definition);
         let shown = json!({ "definition": definition, "ddl": plan.ddl });
-        plan.advice.into_iter().for_each(Error::advise);
+        plan.advice.filter(|_| plan.is_new).into_iter().for_each(Advice::report);
         return Ok(Some(jsonb::from_value(&shown)));
     }
     upgrade(target.table, &options)
@@ -268,7 +268,7 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
         delta.counters.recount |= plan.tubes_changed && counted.is_none();
         delta.counters.recount |= plan.has_missed;
     });
-    plan.advice.into_iter().for_each(Error::advise);
+    plan.advice.filter(|_| plan.is_new).into_iter().for_each(Advice::report);
     Ok(Some(jsonb::from_value(&describe(&queue.name, &queue.definition))))
 }
 

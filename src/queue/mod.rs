@@ -47,7 +47,7 @@ pub use fires::Fired;
 pub use fitness::Fitness;
 pub use handle::{KeyType, Queue};
 pub use kept::{is_unchanged, stale, stale_type};
-pub use order::order_columns;
+pub use order::{has_positions, order_columns};
 pub use plans::{Arguments, Statement};
 pub use start::Start;
 pub use status::StatusColumn;

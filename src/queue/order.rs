@@ -17,6 +17,11 @@ pub fn order_columns(mut order: Vec<ColumnType>, key: &[ColumnType]) -> Vec<Colu
     order
 }
 
+/// Returns whether tasks have positions by these columns.
+pub fn has_positions(columns: &[ColumnType]) -> bool {
+    order_of(columns).is_some()
+}
+
 /// Returns the order of the columns if tasks have positions by them.
 pub(super) fn order_of(columns: &[ColumnType]) -> Option<Order> {
     let parts: Vec<Option<Part>> = columns.iter().map(part).collect();

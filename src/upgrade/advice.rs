@@ -1,4 +1,5 @@
-//! Advice about the order of tasks, for the maker of a queue whose keys do not grow with time.
+//! Advice about the order of tasks, for the maker of a queue whose keys do not grow with time, or whose takes have no
+//! low-water mark.
 
 use crate::error::Error;
 use crate::queue;
@@ -26,17 +27,49 @@ const CLOCKS: [&str; 6] = [
 /// Beginnings of the names of columns for the time of creation.
 const CREATED: [&str; 2] = ["created", "inserted"];
 
-/// Returns advice for a new queue whose tasks come in the order of keys that are random or text.
-pub fn about_order(relation: &Relation, options: &Options, key: &[ColumnType]) -> Option<Error> {
-    if !options.fields.order().is_empty() || !is_random_or_text(relation, options, key) {
-        return None;
+pub struct Advice {
+    pub told: String,
+    pub hint: String,
+    /// Takes walk over the finished tasks that a long transaction keeps.
+    pub is_slow: bool,
+}
+
+impl Advice {
+    /// Reports the advice as a NOTICE.
+    pub fn report(self) {
+        let code = PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION;
+        Error::new(code, self.told).hint(self.hint).advise();
     }
-    let names: Vec<String> = key.iter().map(|column| catalog::quote(&column.name)).collect();
+}
+
+/// Returns advice for a queue whose tasks come in the order of keys that are random or text, or of a column without
+/// low-water marks. `ordered_by`: the columns of the take order.
+pub fn about_order(
+    relation: &Relation,
+    options: &Options,
+    key: &[ColumnType],
+    ordered_by: &[ColumnType],
+) -> Option<Advice> {
+    let is_by_key = options.fields.order().is_empty();
+    let is_random = is_by_key && is_random(relation, options, key);
+    let is_slow = is_random || !queue::has_positions(ordered_by);
     let table = queue::display_name(relation.oid());
-    let told = format!(
-        "tasks of queue \"{table}\" come in the order of their keys ({}), not of their age",
-        names.join(", ")
-    );
+    let told = if is_random || is_by_key && is_text(options, key) {
+        let names: Vec<String> = key.iter().map(|column| catalog::quote(&column.name)).collect();
+        let names = names.join(", ");
+        let slow = if is_slow { ", and takes are slow during long transactions" } else { "" };
+        format!(
+            "tasks of queue \"{table}\" come in the order of their keys ({names}), not of their age{slow}"
+        )
+    } else if is_slow {
+        let first = ordered_by.first().map_or("", |column| &column.name);
+        format!(
+            "takes of queue \"{table}\" are slow during long transactions: column {} has no low-water mark",
+            catalog::quote(first)
+        )
+    } else {
+        return None;
+    };
     let mut fit = relation.columns();
     fit.retain(|column| {
         !key.iter().any(|key| key.number == column.number) && grows(relation, column)
@@ -60,18 +93,24 @@ pub fn about_order(relation: &Relation, options: &Options, key: &[ColumnType]) -
             order("created_at")
         ),
     };
-    Some(Error::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, told).hint(hint))
+    Some(Advice { told, hint, is_slow })
 }
 
-fn is_random_or_text(relation: &Relation, options: &Options, key: &[ColumnType]) -> bool {
+fn is_random(relation: &Relation, options: &Options, key: &[ColumnType]) -> bool {
     let Some(first) = key.first() else { return false };
     let default = match &options.features.id {
         Some(Id::AutoIncrement | Id::Time64 | Id::Uuid) => return false,
         Some(Id::Function(name)) => Some(format!("{name}()")),
         Some(Id::Required | Id::Off) | None => default_of(relation, first),
     };
-    let is_random = default.is_some_and(|default| has_any(&default, &RANDOM));
-    is_random || key.len() == 1 && types::TEXTS.contains(&first.base)
+    default.is_some_and(|default| has_any(&default, &RANDOM))
+}
+
+/// Returns whether keys are text that the queue does not make itself.
+fn is_text(options: &Options, key: &[ColumnType]) -> bool {
+    let is_made = matches!(options.features.id, Some(Id::AutoIncrement | Id::Time64 | Id::Uuid));
+    let [column] = key else { return false };
+    !is_made && types::TEXTS.contains(&column.base)
 }
 
 /// Returns whether the values of new rows grow with time. Programs set columns of some names without a default.

@@ -30,6 +30,7 @@ use xqueue_core::options::Options;
 use xqueue_core::statement::Table;
 use xqueue_core::status::Status;
 
+pub use advice::Advice;
 pub use attachments::{bind_indexes, drop_index_if_there, unbind_indexes};
 pub use functions::return_type;
 pub use note::{is_current as is_noted, write as write_note};
@@ -46,8 +47,7 @@ pub struct UpgradePlan {
     pub tubes_changed: bool,
     /// Some changes of tasks were not counted.
     pub has_missed: bool,
-    /// Advice for the maker of a new queue.
-    pub advice: Option<Error>,
+    pub advice: Option<Advice>,
     redefines: bool,
     /// Names of the added columns.
     adds: Vec<String>,
@@ -176,7 +176,7 @@ impl UpgradePlan {
                 name.clone_from(&column.name);
             }
         }
-        let advice = is_new.then(|| advice::about_order(relation, &options, &key)).flatten();
+        let advice = advice::about_order(relation, &options, &key, &ordered_by);
         let names = || order.iter().map(|column| column.name.clone()).collect();
         options.fields.order = (!order.is_empty()).then(names);
         let definition = Definition {

@@ -204,7 +204,7 @@ fn pages_of_lifecycles(kind: &Kind, q: &mut Queue, from: i64) -> i64 {
 }
 
 #[test]
-fn beside_an_old_snapshot_takes_read_no_more_pages() {
+fn under_an_old_snapshot_takes_read_no_more_pages() {
     each(|kind, q| {
         kind.put(q, 1, 10);
         let mut old = q.client();
@@ -242,5 +242,31 @@ fn the_order_outlasts_a_restart() {
     assert_eq!(take_one(&mut q), [100]);
     for n in 201..=400 {
         assert_eq!(take_one(&mut q), [n]);
+    }
+}
+
+/// `check` and `upgrade` say which takes are slow during long transactions.
+#[test]
+fn keys_without_marks_are_reported() {
+    for (columns, order, is_slow) in [
+        ("id bigserial PRIMARY KEY", "", false),
+        ("id numeric PRIMARY KEY", "", false),
+        ("id bytea PRIMARY KEY", "", false),
+        ("id text COLLATE \"C\" PRIMARY KEY", "", false),
+        ("id text COLLATE \"C\" PRIMARY KEY DEFAULT md5(random()::text)", "", true),
+        ("id uuid PRIMARY KEY", "", false),
+        ("id uuid PRIMARY KEY DEFAULT gen_random_uuid()", "", true),
+        ("id uuid PRIMARY KEY DEFAULT gen_random_uuid(), at timestamptz NOT NULL", "at", false),
+        ("id text PRIMARY KEY", "", true),
+        ("id date PRIMARY KEY", "", true),
+        ("id float8 PRIMARY KEY", "", true),
+        ("id bigserial PRIMARY KEY, day date NOT NULL", "day", true),
+    ] {
+        let order = if order.is_empty() { json!([]) } else { json!(order) };
+        let mut q = Queue::with("key_types", columns, &json!({"fields": {"order": order}}));
+        let check = q.ask_one("SELECT xqueue.check('{q}')");
+        assert_eq!(check["ok"], true, "{check}");
+        assert_eq!(check["advice"].is_string(), is_slow, "{columns}: {check}");
+        assert_eq!(check["hint"].is_string(), is_slow, "{columns}: {check}");
     }
 }
