@@ -64,7 +64,8 @@ fn courses(
     courses
 }
 
-fn beside_snapshot(peer: &mut dyn Peer, effort: &Effort) -> Result<Vec<f64>> {
+/// Returns the rates of periods without an old snapshot, and then under one.
+pub fn beside_snapshot(peer: &mut dyn Peer, effort: &Effort) -> Result<Vec<f64>> {
     let Pinned { before, beside, seconds } = effort.pinned;
     let mut rates = periods_of(peer, before, seconds)?;
     let _snapshot = OldSnapshot::take()?;

@@ -14,6 +14,7 @@ mod effort;
 mod figures;
 mod holder;
 mod in_server;
+mod keys;
 mod killed;
 mod late;
 mod machine;
@@ -56,7 +57,7 @@ pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// A measurement: its name on the command line, and its function.
 type Case = (&'static str, fn(&Effort, &mut Peers) -> Result<Section>);
 
-pub const CASES: [Case; 29] = [
+pub const CASES: [Case; 30] = [
     ("killed", |effort, _| killed::measure(effort)),
     ("wake", wake::measure),
     ("waiters", |effort, _| waiters::measure(effort)),
@@ -77,6 +78,7 @@ pub const CASES: [Case; 29] = [
     ("depth", depth::measure),
     ("storage", storage::measure),
     (tables::CASE, tables::measure),
+    (keys::CASE, keys::measure),
     ("triggers", |effort, _| triggers::measure(effort)),
     ("counters", |effort, _| counters::measure(effort)),
     ("flood", |effort, _| worker::flood(effort)),
@@ -90,10 +92,11 @@ pub const CASES: [Case; 29] = [
 ];
 
 /// Cases that need another build, hours, or a server that they are allowed to restart.
-const ON_REQUEST: [&str; 8] = [
+const ON_REQUEST: [&str; 9] = [
     in_server::CASE,
     crowd::CASE,
     tables::CASE,
+    keys::CASE,
     beside_queries::CASE,
     many::queues::CASE,
     many::restart::CASE,

@@ -90,7 +90,9 @@ pub fn measure(effort: &Effort, _: &mut Peers) -> Result<Section> {
         }
         let mut cells = Vec::new();
         for column in &COLUMNS {
-            cells.push(compare(&mut contenders, column, effort)?);
+            let group = Group { variant: Variant::Plain, work: column.work };
+            let round = Round { group, clients: column.clients, commit: column.commit };
+            cells.push(compare(&mut contenders, &round, effort)?);
         }
         rows.push(row(shape, cells));
     }
@@ -122,9 +124,8 @@ fn with_shape(
     Ok(contender)
 }
 
-fn compare(contenders: &mut [Box<dyn Peer>], column: &Column, effort: &Effort) -> Result<String> {
-    let group = Group { variant: Variant::Plain, work: column.work };
-    let round = Round { group, clients: column.clients, commit: column.commit };
+/// Measures SQL written by hand and xqueue in pairs. Returns the median ratio and both rates.
+pub fn compare(contenders: &mut [Box<dyn Peer>], round: &Round, effort: &Effort) -> Result<String> {
     let (mut ratios, mut rates) = (Sample::default(), [Sample::default(), Sample::default()]);
     for _ in 0..effort.rounds {
         let mut pair = [0.0; 2];

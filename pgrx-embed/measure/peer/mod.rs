@@ -150,6 +150,11 @@ fn known(name: &str) -> Result<&'static (&'static str, &'static [&'static str])>
     Ok(known.ok_or(format!("{name} is not built in"))?)
 }
 
+/// Returns a contender with these sections.
+pub fn of_text(name: &str, text: &str) -> Result<Box<dyn Peer>> {
+    Ok(Box::new(SqlPeer::new(name, "", &[text])?))
+}
+
 /// Returns a built-in contender with this table instead of the table that all its cases share.
 pub fn with_table(name: &str, table: &str) -> Result<Box<dyn Peer>> {
     let (_, texts) = known(name)?;
