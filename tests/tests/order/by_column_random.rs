@@ -17,7 +17,7 @@ const INSTANT: &str = "timestamptz 'epoch' + {n} * interval '1 s'";
 /// Half of the uuids is equal for many tasks.
 const UUID: &str = "uuid NOT NULL DEFAULT overlay(gen_random_uuid()::text placing '00000000-0000-000' from 1 for 17)::uuid";
 
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 7] = [
     Kind {
         columns: "id bigserial PRIMARY KEY, at timestamptz NOT NULL",
         order: &["at", "id"],
@@ -53,7 +53,10 @@ const KINDS: [Kind; 13] = [
         order: &["shop", "no", "u", "id"],
         values: &["{n}", "{n} % 3"],
     },
-    // Keys that share the part of which a position is made.
+];
+
+/// Keys that share the beginnings of which their positions are made.
+const SHARING: [Kind; 6] = [
     Kind {
         columns: "id bigserial UNIQUE, k numeric PRIMARY KEY",
         order: &["k"],
@@ -188,9 +191,19 @@ impl Run<'_> {
 
 #[test]
 fn each_take_gets_the_first_tasks() {
+    run(&KINDS, &[("on", 1), ("off", 1), ("on", 2), ("off", 3)]);
+}
+
+#[test]
+fn each_take_gets_the_first_tasks_of_a_position() {
+    run(&SHARING, &[("on", 1), ("off", 2)]);
+}
+
+/// Runs each kind with these settings of the direct path and numbers of priorities.
+fn run(kinds: &[Kind], variants: &[(&str, i32)]) {
     let seed = seed();
-    for (number, kind) in KINDS.iter().enumerate() {
-        for (direct, priorities) in [("on", 1), ("off", 1), ("on", 2), ("off", 3)] {
+    for (number, kind) in kinds.iter().enumerate() {
+        for &(direct, priorities) in variants {
             let columns = kind.columns.replace("{UUID}", UUID);
             let columns = format!("{columns}, priority int NOT NULL DEFAULT 0");
             let order = &kind.order[..kind.values.len()];
