@@ -186,7 +186,7 @@ pub(super) struct Stored {
     /// The expressions and the predicate; None for an expression that is too long to be cheap.
     pub(super) expressions: Vec<Option<*mut pg_sys::Node>>,
     /// A btree or hash index with operator classes of the server. Its constraint, if it has one, is immediate and for
-    /// equal values. The direct path can add rows to it.
+    /// equal values. The direct path can add rows to it, and a row enters it quickly.
     pub(super) is_simple: bool,
     /// Numbers of its key columns, 0 for an expression.
     pub(super) key: Vec<i16>,

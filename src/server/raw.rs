@@ -79,6 +79,8 @@ functions! {
         slot: *mut pg_sys::TupleTableSlot,
         state: *mut pg_sys::EState,
     );
+    #[cfg(any(feature = "pg17", feature = "pg18"))]
+    pub fn index_insert_cleanup(index: pg_sys::Relation, info: *mut pg_sys::IndexInfo);
     pub fn ExecInsertIndexTuples(
         target: *mut pg_sys::ResultRelInfo,
         slot: *mut pg_sys::TupleTableSlot,

@@ -215,6 +215,9 @@ pub unsafe fn insert_index_tuples(
     // The result has a name, so that a major without a branch does not compile. Its rows would lack their index entries.
     // SAFETY: by the contract of this function; no index of the target defers its check.
     let _deferred = unsafe {
+        // Access methods keep state from one insertion to the next, in memory that is freed with each row. An error
+        // leaves a reference to it.
+        each_index(target, |_, info| (*info).ii_AmCache = std::ptr::null_mut());
         #[cfg(feature = "pg15")]
         let deferred =
             raw::ExecInsertIndexTuples(target, row, state, is_update, false, none, no_list);
@@ -229,6 +232,33 @@ pub unsafe fn insert_index_tuples(
             no_list,
             update == Some(pg_sys::TU_UpdateIndexes::TU_Summarizing),
         );
+        // Such state can pin a buffer, which must not stay pinned at the end of a row's subtransaction.
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        let release = |_: pg_sys::Relation, _: *mut pg_sys::IndexInfo| ();
+        #[cfg(any(feature = "pg17", feature = "pg18"))]
+        let release = |index: pg_sys::Relation, info: *mut pg_sys::IndexInfo| {
+            if !index.is_null() {
+                raw::index_insert_cleanup(index, info);
+            }
+        };
+        each_index(target, release);
         deferred
     };
+}
+
+/// Passes each index of a target to `act`; null for an index that is not open.
+///
+/// # Safety
+/// `target` describes a table and its indexes.
+unsafe fn each_index(
+    target: *mut pg_sys::ResultRelInfo,
+    act: impl Fn(pg_sys::Relation, *mut pg_sys::IndexInfo),
+) {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        for position in 0..(*target).ri_NumIndices as usize {
+            let index = *(*target).ri_IndexRelationDescs.add(position);
+            act(index, *(*target).ri_IndexRelationInfo.add(position));
+        }
+    }
 }

@@ -61,6 +61,16 @@ struct Index {
     columns: Vec<Comparisons>,
 }
 
+/// The access methods of the server. Others can expect more of their caller.
+const METHODS: [Oid; 6] = [
+    pg_sys::BTREE_AM_OID,
+    pg_sys::HASH_AM_OID,
+    pg_sys::GIN_AM_OID,
+    pg_sys::GIST_AM_OID,
+    pg_sys::SPGIST_AM_OID,
+    pg_sys::BRIN_AM_OID,
+];
+
 /// Comparisons of a column of a btree index.
 struct Comparisons {
     equal: pg_sys::FmgrInfo,
@@ -214,6 +224,9 @@ impl Heap {
                 pg_sys::RelationGetIndexPredicate(index);
             });
             let info = pg_sys::BuildIndexInfo(index);
+            // Some access methods keep state from one insertion to the next; here it lives as long as the row.
+            let context = pg_guard_ffi_boundary(|| access::per_tuple_context(self.state));
+            (*info).ii_Context = (*context).ecxt_per_tuple_memory;
             *(*self.target).ri_IndexRelationInfo.add(self.indexes.len()) = info;
             let is_checked_at_once = (*(*index).rd_index).indimmediate;
             let lists = [(*info).ii_Predicate, (*info).ii_Expressions];
@@ -230,8 +243,7 @@ impl Heap {
                 columns: columns.collect(),
             });
             pg_sys::index_close(index, pg_sys::NoLock as pg_sys::LOCKMODE);
-            // Other access methods keep state of the open index between insertions.
-            [pg_sys::BTREE_AM_OID, pg_sys::HASH_AM_OID].contains(&method)
+            METHODS.contains(&method)
                 && (*info).ii_ExclusionOps.is_null()
                 // An index that is not ready for inserts rules the direct path out: nothing reports when it becomes
                 // ready.

@@ -1,6 +1,7 @@
 //! The direct path behaves like statements do: changed expressions, privileges, locks, and all kinds of indexes and
 //! columns.
 
+mod access_methods;
 mod defaults;
 
 use xqueue_tests::*;

@@ -114,6 +114,14 @@ const CASES: &[(&str, &str)] = &[
     ("CREATE TRIGGER own BEFORE DELETE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_logs()", ""),
     ("CREATE TRIGGER own AFTER DELETE ON {q} EXECUTE FUNCTION {q}_logs()", "DELETE"),
     ("CREATE TRIGGER own AFTER TRUNCATE ON {q} EXECUTE FUNCTION {q}_logs()", ""),
+    ("CREATE INDEX ON {q} USING gin (payload)", ""),
+    ("CREATE INDEX ON {q} USING gist (to_tsvector('simple', note))", ""),
+    ("CREATE INDEX ON {q} USING spgist (note)", ""),
+    ("CREATE INDEX ON {q} USING brin (id, customer)", ""),
+    (
+        "ALTER TABLE {q} ADD EXCLUDE USING gist (int8range(id, id, '[]') WITH &&)",
+        "DELETE INSERT UPDATE",
+    ),
     ("ALTER TABLE {q} ADD made text GENERATED ALWAYS AS (note || 'x') STORED", ""),
     (
         "CREATE FUNCTION {q}_made(text) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT $1'; \
