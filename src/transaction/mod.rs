@@ -137,6 +137,11 @@ pub fn pending_subqueues(slot: SlotId) -> SubqueueChanges {
     CHANGES.with_borrow(|stack| stack.subqueues(slot))
 }
 
+/// Returns whether the open transaction has recorded its changes of all the queue's sub-queues.
+pub fn has_all_subqueues(slot: SlotId) -> bool {
+    CHANGES.with_borrow(|stack| stack.has_all_subqueues(slot))
+}
+
 /// Returns the changes of one sub-queue by the open transaction.
 pub fn pending_subqueue(slot: SlotId, subqueue: u64) -> SubqueueChange {
     CHANGES.with_borrow(|stack| stack.subqueue(slot, subqueue))

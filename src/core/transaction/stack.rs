@@ -177,6 +177,11 @@ impl Stack {
         total
     }
 
+    /// Returns whether the changes of all the queue's sub-queues are recorded.
+    pub fn has_all_subqueues(&self, slot: SlotId) -> bool {
+        self.of(slot).all(|delta| !delta.subqueues.more)
+    }
+
     /// Returns the changes of one sub-queue.
     pub fn subqueue(&self, slot: SlotId, subqueue: u64) -> SubqueueChange {
         let mut total = SubqueueChange::default();

@@ -28,8 +28,8 @@ pub(super) fn is_free(queue: &Queue, subqueue: u64) -> Result<bool> {
     // sub-queue while another task is in flight.
     let change = transaction::pending_subqueue(queue.slot, subqueue);
     let is_claimed = change.claimed && change.taken == 0 && !queue.may_be_changing();
-    let is_whole = || !transaction::pending_subqueues(queue.slot).more;
-    if is_claimed && is_reported(queue) && !recount::is_ahead(&snapshot) && is_whole() {
+    let is_whole = transaction::has_all_subqueues(queue.slot);
+    if is_claimed && is_reported(queue) && !recount::is_ahead(&snapshot) && is_whole {
         subqueues::set_clear(queue.slot, subqueue);
     }
     Ok(true)
