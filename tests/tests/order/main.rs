@@ -8,6 +8,7 @@ mod crowd;
 mod front;
 mod key_types;
 mod marks;
+mod marks_beside;
 mod marks_buried;
 mod marks_tubes;
 mod marks_tubes_many;
