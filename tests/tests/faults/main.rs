@@ -13,3 +13,4 @@ mod sessions_crash;
 mod standby;
 mod subscriber;
 mod utube_crash;
+mod wal_consistency;
