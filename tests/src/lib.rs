@@ -3,6 +3,7 @@
 //!
 //! PGHOST, PGPORT, PGUSER and PGDATABASE name the server; `pgrx-embed/test` sets them.
 
+pub mod additions;
 mod amcheck;
 mod ask;
 mod child;

@@ -108,9 +108,9 @@ fn check(arguments: &Arguments) -> bool {
     println!("XQUEUE_SEED={}", arguments.seed);
     let folder = Folder::new();
     let site = Site::new(&folder.0);
-    site.client().batch_execute(&queues::definitions()).expect("the queues are made");
-    let fleet = Fleet::start(&folder.0, arguments.clients, arguments.seed);
     let mut random = StdRng::seed_from_u64(arguments.seed);
+    site.client().batch_execute(&queues::definitions(&mut random)).expect("the queues are made");
+    let fleet = Fleet::start(&folder.0, arguments.clients, arguments.seed);
     let (mut history, mut memory, mut violations) =
         (History::default(), Memory::default(), Vec::new());
     let begun = Instant::now();

@@ -1,5 +1,8 @@
 //! The queues that the checker works on: together they use every feature.
 
+use rand::rngs::StdRng;
+use xqueue_tests::additions;
+
 /// A queue, and the calls that its clients can make.
 pub struct Spec {
     pub name: &'static str,
@@ -126,8 +129,8 @@ pub const SWITCHES: [&str; 6] = [
                      "tube": false}, "tube_stats": []}"#,
 ];
 
-/// Returns SQL that makes the queues and their functions.
-pub fn definitions() -> String {
+/// Returns SQL that makes the queues and their functions. Prints the additions to their tables.
+pub fn definitions(random: &mut StdRng) -> String {
     let mut sql = String::from(
         "CREATE TABLE effects (token bigint NOT NULL);
          CREATE INDEX ON effects (token);
@@ -137,8 +140,14 @@ pub fn definitions() -> String {
              RETURN QUERY SELECT id FROM public.picked WHERE status = 'R' ORDER BY id DESC LIMIT count
              FOR NO KEY UPDATE SKIP LOCKED; END $$;",
     );
-    for queue in &QUEUES {
-        sql += &format!("SELECT xqueue.create('{}', '{}');\n", queue.name, queue.options);
+    sql += additions::SHARED;
+    for (number, Spec { name, options, .. }) in QUEUES.iter().enumerate() {
+        sql += &format!("SELECT xqueue.create('{name}', '{options}');\n");
+        let (names, adds) = additions::of(random, name, number);
+        if !adds.is_empty() {
+            println!("# {name} has {names}");
+        }
+        sql += &adds;
     }
     sql
 }

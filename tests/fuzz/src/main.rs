@@ -71,8 +71,8 @@ fn fuzz(arguments: &Arguments) -> bool {
     let duration = Duration::from_secs_f64(arguments.minutes * 60.0);
     xqueue_tests::allow(duration + Duration::from_secs(1800));
     println!("# XQUEUE_SEED={}", arguments.seed);
-    let site = Site::new();
     let mut random = StdRng::seed_from_u64(arguments.seed);
+    let site = Site::new(&mut random);
     let mut client = site.client();
     let material = Material {
         functions: every_function::functions(&mut client),

@@ -8,9 +8,9 @@ use postgres::{Client, Config, NoTls};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use xqueue_tests::{Cluster, every_type, index_checks};
+use xqueue_tests::{Cluster, additions, every_type, index_checks};
 
-use crate::queues::{Key, QUEUES, Queue};
+use crate::queues::{Key, Make, QUEUES, Queue};
 
 /// Errors are logged as JSON with their source location, and random statements do not wait long.
 const SETTINGS: &str = "
@@ -36,7 +36,8 @@ pub struct Site {
 }
 
 impl Site {
-    pub fn new() -> Site {
+    /// Prints the additions that `random` chooses for the queues' tables.
+    pub fn new(random: &mut StdRng) -> Site {
         let cluster = Cluster::new(SETTINGS);
         cluster.wait_running();
         let site = Site { cluster };
@@ -44,6 +45,19 @@ impl Site {
         client.batch_execute(every_type::TYPES).expect("the types");
         client.batch_execute(include_str!("database.sql")).expect("the database");
         site.make(|queue| !queue.is_oddly_named());
+        client.batch_execute(additions::SHARED).expect("the shared objects of the additions");
+        let made = QUEUES.iter().enumerate().filter(|(_, queue)| {
+            matches!(queue.make, Make::Create(_) | Make::Unlogged(_)) && !queue.is_oddly_named()
+        });
+        for (number, queue) in made {
+            let (names, sql) = additions::of(random, queue.name, number);
+            client.batch_execute(&sql).unwrap_or_else(|e| panic!("{}: {e:?}", queue.name));
+            println!(
+                "# {} has {}",
+                queue.name,
+                if names.is_empty() { "no additions" } else { &names }
+            );
+        }
         client.batch_execute(include_str!("sqlsmith.sql")).expect("what sqlsmith sees");
         site
     }
