@@ -1,4 +1,4 @@
-//! What people have on their tables: foreign keys, triggers, generated columns, indexes of other access methods.
+//! Additions that real tables have: foreign keys, triggers, generated columns, indexes of other access methods.
 
 use rand::Rng;
 
