@@ -242,7 +242,6 @@ unsafe fn set_columns(state: *mut pg_sys::EState, table: pg_sys::Relation, colum
     unsafe {
         let first = pg_sys::FirstLowInvalidHeapAttributeNumber;
         let add = |set, number: &i16| pg_sys::bms_add_member(set, i32::from(*number) - first);
-        let updated = columns.iter().fold(null_mut(), add);
         let tag = pg_sys::NodeTag::T_RangeTblEntry;
         let entry = PgBox::<pg_sys::RangeTblEntry>::alloc_node(tag).into_pg();
         (*entry).rtekind = pg_sys::RTEKind::RTE_RELATION;
@@ -250,18 +249,17 @@ unsafe fn set_columns(state: *mut pg_sys::EState, table: pg_sys::Relation, colum
         (*state).es_range_table = pg_sys::lappend(null_mut(), entry.cast());
         (*state).es_range_table_size = 1;
         #[cfg(feature = "pg15")]
-        {
-            (*entry).updatedCols = updated;
-        }
+        let updated = &raw mut (*entry).updatedCols;
         #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
-        {
+        let updated = {
             let tag = pg_sys::NodeTag::T_RTEPermissionInfo;
             let rights = PgBox::<pg_sys::RTEPermissionInfo>::alloc_node(tag).into_pg();
             (*rights).relid = (*table).rd_id;
-            (*rights).updatedCols = updated;
             (*entry).perminfoindex = 1;
             (*state).es_rteperminfos = pg_sys::lappend(null_mut(), rights.cast());
-        }
+            &raw mut (*rights).updatedCols
+        };
+        *updated = columns.iter().fold(null_mut(), add);
     }
 }
 

@@ -181,6 +181,8 @@ impl<'ast> Visit<'ast> for Vanishing {
     fn visit_stmt(&mut self, statement: &'ast Stmt) {
         match statement {
             Stmt::Expr(Expr::If(of), _) if of.else_branch.is_none() => self.note("if", &of.attrs),
+            Stmt::Expr(Expr::Block(block), _) => self.note("block", &block.attrs),
+            Stmt::Expr(Expr::Unsafe(block), _) => self.note("block", &block.attrs),
             Stmt::Expr(Expr::Call(call), Some(_)) => self.note("call", &call.attrs),
             Stmt::Expr(Expr::MethodCall(call), Some(_)) => self.note("call", &call.attrs),
             Stmt::Expr(Expr::Assign(assign), Some(_)) => self.note("assignment", &assign.attrs),
