@@ -110,14 +110,14 @@ pub fn find_anew(table: Oid) -> Result<Option<Rc<Queue>>> {
     find(table)
 }
 
-/// Returns the column that a definition means: by name, or by number if it was renamed since and the table was not
-/// restored.
+/// Returns the column that a definition means: by number, which survives a rename, or by name if no column has that
+/// number. In a restored table, whose numbers differ, only the name counts.
 pub fn column_of(relation: &Relation, wanted: &Column, same_table: bool) -> Option<ColumnType> {
     let columns = relation.columns();
     let named = columns.iter().find(|column| column.name == wanted.name);
     let numbered = columns.iter().find(|column| column.number == wanted.number);
-    // A restored table can have the old oid by chance; then only the name counts.
-    if same_table { named.or(numbered) } else { named }.cloned()
+    // Another column can have got the old name of a renamed one.
+    if same_table { numbered.or(named) } else { named }.cloned()
 }
 
 pub fn written(column: &ColumnType) -> Column {
