@@ -37,6 +37,13 @@ pub fn table_names(
     let tube_equals = fields.get(&Field::Tube).map(|column| fitness.equality("tube", column));
     let status = fields.get(&Field::Status);
     let quoted = |column: &ColumnType| catalog::quote(&column.name);
+    // The server compares varchar as text. It shows a list of varchar in a form that it reads as another expression. An
+    // index over such a list would not be recognized in a restored table.
+    let status_type = match status.map(|column| column.base) {
+        Some(types::VARCHAR) => types::type_name(types::TEXT),
+        Some(base) => types::type_name(base),
+        None => String::new(),
+    };
     let attempts = fields.get(&Field::Attempts).map(|column| column.base);
     // The modifier of char(n) or varchar(n) is n + 4.
     let reason = fields.get(&Field::Reason);
@@ -54,7 +61,7 @@ pub fn table_names(
             .collect(),
         time_zone: catalog::quote_literal(options.time_zone()),
         columns: relation.columns().iter().map(|column| (column.number, quoted(column))).collect(),
-        status_type: status.map(|status| types::type_name(status.base)).unwrap_or_default(),
+        status_type,
         owner_is_text: fields.get(&Field::Owner).is_some_and(|owner| owner.oid != types::UUID),
         tube_equals: tube_equals.transpose()?.unwrap_or_default(),
         most_attempts: types::greatest_integer(attempts.unwrap_or(types::INT8)),

@@ -51,7 +51,7 @@ pub struct Table {
     pub time_zone: String,
     /// All columns by number, for tasks and updates that name columns.
     pub columns: BTreeMap<i16, String>,
-    /// The type of the status column, in the form used after `::`.
+    /// The type to which values of the status column are cast, in the form used after `::`.
     pub status_type: String,
     /// The owner's column holds the text of a session.
     pub owner_is_text: bool,

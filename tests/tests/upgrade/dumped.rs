@@ -132,6 +132,42 @@ fn columns_that_were_renamed_are_found_in_a_whole_dump() {
     assert_eq!(task["id 2"], json!(2), "{task}");
 }
 
+/// The server shows a list of varchar in a form that it reads as another expression.
+#[test]
+fn indexes_over_states_in_varchar_are_found_in_a_whole_dump() {
+    let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
+    let (mut old, mut new) = (from.client(), to.client());
+    old.batch_execute("CREATE DOMAIN state AS varchar(9)").unwrap();
+    let options = r#"{"fields": {"status": "state", "tube": "tube"},
+                      "features": {"delayed": true, "ttl": true, "ttr": true, "utube": {"strict": true}}}"#;
+    let upgrade =
+        |table, run| format!("SELECT xqueue.upgrade('{table}', '{options}', {run})->'ddl'");
+    let kinds = ["varchar", "varchar(9)", "state", "varchar COLLATE \"C\""];
+    for (table, kind) in ["a", "b", "c", "d"].into_iter().zip(kinds) {
+        old.batch_execute(&format!(
+            "CREATE TABLE {table} (id int PRIMARY KEY, state {kind} NOT NULL DEFAULT 'R', tube text); {}",
+            upgrade(table, false)
+        ))
+        .unwrap();
+    }
+    copy(&from, &to, &[]);
+    for table in ["a", "b", "c", "d"] {
+        let report: Value = scalar(&mut new, "SELECT xqueue.check($1::text)", &[&table]);
+        assert_eq!(report["problems"], json!([]), "{table}");
+        assert_eq!(scalar::<Value>(&mut new, &upgrade(table, true), &[]), json!([]), "{table}");
+    }
+    // An index over a list of varchar is replaced once.
+    new.batch_execute(
+        "DROP INDEX xqueue_a_due_idx CASCADE; CREATE INDEX xqueue_a_due_idx ON a (runat)
+         WHERE state = ANY (ARRAY['T', 'W', 'Z']::varchar[]) AND runat IS NOT NULL",
+    )
+    .unwrap();
+    let ddl = scalar::<Value>(&mut new, &upgrade("a", true), &[]).to_string();
+    assert!(ddl.contains("DROP INDEX public.xqueue_a_due_idx"), "{ddl}");
+    new.batch_execute(&upgrade("a", false)).unwrap();
+    assert_eq!(scalar::<Value>(&mut new, &upgrade("a", true), &[]), json!([]));
+}
+
 #[test]
 fn options_of_the_call_go_before_those_of_the_note() {
     let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
