@@ -51,6 +51,7 @@ impl<'a> WantedIndex<'a> {
         self.has_columns
             && known.columns == self.columns
             && !known.is_unique
+            && !known.includes_columns
             && self.is_told_by(known)
     }
 

@@ -10,16 +10,18 @@ use std::ffi::CString;
 /// Maximum number of bytes of a stored expression; longer ones are not read.
 pub(super) const STORED: usize = 16 << 10;
 
-/// A valid btree index in the default order of its columns, without INCLUDE columns.
+/// A valid btree index in the default order of its columns.
 pub struct Index {
     pub oid: Oid,
-    /// Numbers of the columns, 0 for an expression.
+    /// Numbers of the columns without those of INCLUDE, 0 for an expression.
     pub columns: Vec<i16>,
     /// The expressions, deparsed by the server.
     pub expressions: String,
     /// The predicate, deparsed by the server; None if the index contains all rows.
     pub predicate: Option<String>,
     pub is_unique: bool,
+    /// The index has INCLUDE columns.
+    pub includes_columns: bool,
     /// The index can lack older rows that some snapshots still see.
     pub lacks_old_rows: bool,
 }
@@ -88,7 +90,7 @@ impl Entry {
         if is_long { Some(String::new()) } else { shown() }
     }
 
-    /// Returns the columns of an index that refuses two equal rows immediately; None for other indexes.
+    /// Returns the columns of a btree that refuses two equal rows immediately; None for other indexes.
     fn key(&self) -> Option<Vec<i16>> {
         let form = self.form();
         // SAFETY: a vector of this type.
@@ -97,13 +99,14 @@ impl Entry {
         columns.truncate(form.indnkeyatts as usize);
         // An expression has the number 0.
         let is_key = form.indisunique && form.indisvalid && form.indimmediate && is_of_all;
-        (is_key && !columns.contains(&0)).then_some(columns)
+        let is_btree = || method(form.indexrelid) == Some(pg_sys::BTREE_AM_OID);
+        (is_key && !columns.contains(&0) && is_btree()).then_some(columns)
     }
 
     fn describe(&self, table: &Relation) -> Option<Index> {
         let form = self.form();
         // SAFETY: vectors of these types; the first has an entry for each column, the others for each key column.
-        let (columns, flags, classes, collations) = unsafe {
+        let (mut columns, flags, classes, collations) = unsafe {
             (
                 self.vector::<i16>(pg_sys::Anum_pg_index_indkey),
                 self.vector::<i16>(pg_sys::Anum_pg_index_indoption),
@@ -111,6 +114,8 @@ impl Entry {
                 self.vector::<Oid>(pg_sys::Anum_pg_index_indcollation),
             )
         };
+        let includes_columns = form.indnkeyatts != form.indnatts;
+        columns.truncate(form.indnkeyatts as usize);
         let is_in_default_order = |key: usize| {
             // The stored type of an index column can differ from the table column's type.
             let ordered = match columns[key] {
@@ -120,9 +125,8 @@ impl Entry {
             flags[key] == 0 && has_default_order(ordered, classes[key], collations[key])
         };
         let is_btree = method(form.indexrelid) == Some(pg_sys::BTREE_AM_OID);
-        let has_others = form.indnkeyatts != form.indnatts;
         let mut keys = 0..columns.len();
-        if !form.indisvalid || !is_btree || has_others || !keys.all(is_in_default_order) {
+        if !form.indisvalid || !is_btree || !keys.all(is_in_default_order) {
             return None;
         }
         Some(Index {
@@ -131,6 +135,7 @@ impl Entry {
             expressions: self.shown(pg_sys::Anum_pg_index_indexprs).unwrap_or_default(),
             predicate: self.shown(pg_sys::Anum_pg_index_indpred),
             is_unique: form.indisunique,
+            includes_columns,
             lacks_old_rows: form.indcheckxmin,
         })
     }

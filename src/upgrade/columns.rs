@@ -26,24 +26,26 @@ pub struct Columns<'a> {
 impl Columns<'_> {
     /// Returns the columns of the primary key, or else of a unique index over NOT NULL columns.
     pub fn key(&self) -> Result<Vec<ColumnType>> {
-        let numbers = spi::connect(|spi| {
+        // The order of the columns is that of the index; those behind the first indnkeyatts are of INCLUDE.
+        let keys: Vec<String> = spi::connect(|spi| {
             let rows = spi.run_with(
-                "SELECT pg_catalog.array_to_string(i.indkey::pg_catalog.int2[], ' ') \
-                 FROM pg_catalog.pg_index i WHERE i.indrelid OPERATOR(pg_catalog.=) $1 AND i.indisunique \
+                "SELECT pg_catalog.array_to_string((i.indkey::pg_catalog.int2[])[:i.indnkeyatts OPERATOR(pg_catalog.-) 1], ' ') \
+                 FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) i.indexrelid \
+                 JOIN pg_catalog.pg_am m ON m.oid OPERATOR(pg_catalog.=) c.relam \
+                 WHERE i.indrelid OPERATOR(pg_catalog.=) $1 AND m.amname OPERATOR(pg_catalog.=) 'btree' AND i.indisunique \
                  AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL \
-                 AND i.indnatts OPERATOR(pg_catalog.=) i.indnkeyatts AND NOT EXISTS (SELECT \
-                 FROM pg_catalog.pg_attribute a WHERE a.attrelid OPERATOR(pg_catalog.=) i.indrelid \
-                 AND a.attnum OPERATOR(pg_catalog.=) ANY (i.indkey) AND NOT a.attnotnull) \
-                 ORDER BY i.indisprimary DESC, i.indnatts, i.indexrelid LIMIT 1",
+                 ORDER BY i.indisprimary DESC, i.indnkeyatts, i.indexrelid",
                 &[(types::OID, Some(Value::oid(self.relation.oid())))],
             );
-            rows.text(0, 1)
+            (0..rows.len()).filter_map(|row| rows.text(row, 1)).collect()
         });
-        let Some(numbers) = numbers else { return Err(self.without_key()) };
         let columns = self.relation.columns();
-        let number = |text: &str| text.parse::<i16>().ok();
-        let find = |wanted| columns.iter().find(|column| Some(column.number) == wanted).cloned();
-        Ok(numbers.split(' ').filter_map(|text| find(number(text))).collect())
+        let find = |text: &str| {
+            let number = text.parse::<i16>().ok()?;
+            columns.iter().find(|column| column.number == number && column.is_not_null).cloned()
+        };
+        let key = |numbers: &String| numbers.split(' ').map(find).collect();
+        keys.iter().find_map(key).ok_or_else(|| self.without_key())
     }
 
     fn without_key(&self) -> Error {

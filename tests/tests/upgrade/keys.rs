@@ -197,3 +197,30 @@ fn untyped_parameters() {
         q.assert_tasks(&[("total", 0)]);
     }
 }
+
+/// PostgreSQL 18 knows a primary key without overlaps, whose index is no btree.
+#[test]
+fn only_the_key_columns_of_a_btree_are_the_key() {
+    let mut q = Queue::adopt(&database(), &unique("keys"));
+    q.sql("CREATE TABLE {q} (id int, x text, PRIMARY KEY (id) INCLUDE (x))");
+    assert_eq!(q.upgrade(&json!({}))["key"], json!(["id"]));
+    q.sql("INSERT INTO {q} VALUES (2, 'a'), (1, NULL)");
+    assert_eq!(q.takes(1), [1]);
+    q.sql("SELECT xqueue.release('{q}', 1), xqueue.put('{q}', '{\"id\": 1, \"x\": \"b\"}', on_conflict => 'update')");
+    assert_eq!(take(&mut q.admin, &q.name, "0", 1)[0]["x"], json!("b"));
+    assert_eq!(q.ask_one("SELECT xqueue.check('{q}')")["problems"], json!([]));
+    q.sql("SELECT xqueue.downgrade('{q}'); DROP TABLE {q}");
+    if version(&mut q) >= 180000 {
+        q.sql("CREATE TABLE {q} (p int4range, r int4range, n int NOT NULL UNIQUE, PRIMARY KEY (p, r WITHOUT OVERLAPS))");
+        assert_eq!(q.upgrade(&json!({}))["key"], json!(["n"]));
+        q.sql("SELECT xqueue.downgrade('{q}'); ALTER TABLE {q} DROP COLUMN n");
+        q.fails("SELECT xqueue.upgrade('{q}')", "42P16", "has no key");
+        q.sql("DROP TABLE {q}");
+    }
+    q.abandon();
+}
+
+fn version(q: &mut Queue) -> i64 {
+    let version = q.ask_one("SELECT to_jsonb(current_setting('server_version_num')::int)");
+    version.as_i64().expect("a version")
+}
