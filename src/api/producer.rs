@@ -315,7 +315,7 @@ impl<'call> Put<'call> {
     pub(super) fn may_have_to_wait(&self) -> bool {
         let number = self.queue.number_of(Field::Runat);
         let mut columns = self.queue.columns().iter();
-        columns.any(|column| column.number == number && column.has_default && !column.is_not_null)
+        columns.any(|column| column.number == number && column.has_default && !column.refuses_null)
     }
 
     fn refuse(&self, values: &Values) -> Result<()> {

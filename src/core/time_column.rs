@@ -17,6 +17,7 @@ const SECOND: i64 = 1_000_000;
 pub struct TimeColumn {
     pub kind: TimeKind,
     /// In place of NULL the queue writes the current time.
+    /// The column accepts no NULL.
     pub is_not_null: bool,
     pub has_default: bool,
 }

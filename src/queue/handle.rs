@@ -83,8 +83,8 @@ pub struct Queue {
     /// The queue's number of redefinitions when it was read.
     pub(super) redefinitions: u64,
     pub shows: Shows,
-    /// A trigger, a rule, a hook, a check, a foreign key or a domain can refuse a change of a task because of its
-    /// values.
+    /// A change of a task can be refused because of its values: by a trigger, a rule, a hook, a check, a foreign key, a
+    /// domain, or a NOT NULL that is NOT VALID.
     pub may_refuse: bool,
     /// The changes that fire something of a user's.
     pub fires: Fires,
@@ -220,7 +220,8 @@ impl Queue {
             || definition.options.features.hook().is_some()
             || relation.check_count() > 0
             || relation.foreign_key_columns().iter().any(is_own)
-            || columns.iter().any(is_domain);
+            || columns.iter().any(is_domain)
+            || columns.iter().any(|column| column.refuses_null && !column.is_not_null);
         let row_columns = RowType::of(relation.row_type()).ok_or_else(|| not_a_queue(table))?;
         Ok(Queue {
             table,

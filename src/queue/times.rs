@@ -21,7 +21,7 @@ pub(super) fn time_column(column: &ColumnType) -> Option<TimeColumn> {
         types::FLOAT8 => TimeKind::Fractions,
         _ => return None,
     };
-    Some(TimeColumn { kind, is_not_null: column.is_not_null, has_default: column.has_default })
+    Some(TimeColumn { kind, is_not_null: column.refuses_null, has_default: column.has_default })
 }
 
 /// Returns the instant that a value of a column of times stands for (µs). A value without a time zone is in `zone`.

@@ -127,7 +127,10 @@ pub struct ColumnType {
     pub has_default: bool,
     pub is_identity: bool,
     pub is_generated: bool,
+    /// Every existing row has a value.
     pub is_not_null: bool,
+    /// A NULL is refused; existing rows can have one, by a constraint that is NOT VALID.
+    pub refuses_null: bool,
     pub collation: Oid,
     /// The type's modifier; -1 if the type has no modifier.
     pub modifier: i32,
@@ -250,6 +253,7 @@ impl Relation {
                 is_identity: attribute.attidentity != 0,
                 is_generated: attribute.attgenerated != 0,
                 is_not_null: self.holds_no_null(attribute),
+                refuses_null: attribute.attnotnull,
                 collation: attribute.attcollation,
                 modifier: attribute.atttypmod,
             })

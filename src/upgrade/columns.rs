@@ -174,6 +174,7 @@ impl Columns<'_> {
             is_identity: false,
             is_generated: false,
             is_not_null: false,
+            refuses_null: false,
             collation: types::type_collation(oid),
             modifier: -1,
         }

@@ -364,7 +364,7 @@ fn refuse_shared_columns(fields: &BTreeMap<Field, ColumnType>) -> Result<()> {
 fn refuse_never_empty(relation: &Relation, fields: &BTreeMap<Field, ColumnType>) -> Result<()> {
     let is_empty_at_times = |field: &Field| matches!(field, Field::Owner | Field::Reason);
     let mut fields = fields.iter();
-    match fields.find(|(field, column)| is_empty_at_times(field) && column.is_not_null) {
+    match fields.find(|(field, column)| is_empty_at_times(field) && column.refuses_null) {
         None => Ok(()),
         Some((field, column)) => Err(Error::new(
             PgSqlErrorCode::ERRCODE_INVALID_TABLE_DEFINITION,

@@ -224,3 +224,39 @@ fn version(q: &mut Queue) -> i64 {
     let version = q.ask_one("SELECT to_jsonb(current_setting('server_version_num')::int)");
     version.as_i64().expect("a version")
 }
+
+/// PostgreSQL 18 has NOT NULL constraints that existing rows do not meet: no new NULL is accepted.
+#[test]
+fn a_constraint_that_is_not_valid() {
+    let mut q = Queue::adopt(&database(), &unique("keys"));
+    if version(&mut q) < 180000 {
+        q.abandon();
+        return;
+    }
+    q.sql(
+        "CREATE TABLE {q} (id int UNIQUE, note text, owner uuid, status text DEFAULT 'R', runat timestamptz);
+         INSERT INTO {q} VALUES (NULL, 'a'); ALTER TABLE {q} ADD NOT NULL id NOT VALID",
+    );
+    q.fails("SELECT xqueue.upgrade('{q}')", "42P16", "has no key");
+    q.sql("DELETE FROM {q}; ALTER TABLE {q} ALTER id DROP NOT NULL, ADD NOT NULL owner NOT VALID");
+    q.sql("ALTER TABLE {q} ADD PRIMARY KEY (id)");
+    let fields = json!({"status": "status", "owner": "owner", "runat": "runat"});
+    let options = json!({"fields": fields, "features": {"delayed": true}});
+    let sql = format!("SELECT xqueue.upgrade('{{q}}', '{options}')");
+    q.fails(&sql, "42P16", "cannot be the owner: it is NOT NULL");
+    q.sql(
+        "ALTER TABLE {q} ALTER owner DROP NOT NULL; INSERT INTO {q} VALUES (1, NULL), (2, 'b'), (3, 'c');
+         ALTER TABLE {q} ADD NOT NULL runat NOT VALID, ADD NOT NULL note NOT VALID",
+    );
+    q.upgrade(&options);
+    // A take cannot write the row with a NULL, and passes over it.
+    for by_statement in [false, true] {
+        if by_statement {
+            q.sql("SET xqueue.direct_path = off");
+        }
+        q.sql("UPDATE {q} SET runat = now() WHERE id > 1");
+        assert_eq!(q.takes(2), [2, 3], "by a statement: {by_statement}");
+        q.sql("SELECT xqueue.release('{q}', 2), xqueue.release('{q}', 3)");
+    }
+    q.sql("SELECT xqueue.put('{q}', '{\"id\": 4, \"note\": \"d\"}')");
+}
