@@ -44,8 +44,17 @@ fn is_ready(relation: &Relation, sql: &Table, column: &ColumnType) -> bool {
     let ready = sql.ready();
     shown(relation, column).is_none_or(|Shown { default, kind }| {
         let is_number = types::is_integer(column.base) && default == ready.trim_matches('\'');
-        is_number || default == format!("{ready}::{kind}")
+        is_number || as_shown(ready).iter().any(|ready| default == format!("{ready}::{kind}"))
     })
+}
+
+/// Returns a literal as the server can show it: without E, and with single backslashes unless
+/// `standard_conforming_strings` is off.
+fn as_shown(literal: &str) -> [String; 2] {
+    match literal.strip_prefix('E') {
+        Some(escaped) => [escaped.replace(r"\\", r"\"), escaped.into()],
+        None => [literal.into(), literal.into()],
+    }
 }
 
 /// Returns whether the key's default or identity is as an earlier upgrade made it. A function's name can have changed
@@ -55,7 +64,7 @@ pub fn is_of_id(id: &Id, relation: &Relation, sql: &Table, column: &ColumnType) 
         Id::AutoIncrement => return column.is_identity,
         Id::Time64 => {
             let table = catalog::quote_literal(&sql.qualified());
-            vec![format!("xqueue.time64({table}::regclass)")]
+            as_shown(&table).map(|table| format!("xqueue.time64({table}::regclass)")).to_vec()
         }
         // The server's own function exists since PostgreSQL 18.
         Id::Uuid => vec!["xqueue.uuidv7()".to_string(), "uuidv7()".to_string()],

@@ -80,6 +80,25 @@ fn a_default_of_ours_that_is_written_otherwise() {
     }
 }
 
+/// The server shows a literal without E, so that a backslash in it is not doubled.
+#[test]
+fn a_default_of_ours_with_a_backslash() {
+    let mut q = Queue::adopt(&database(), &format!("\"{}\\x\"", unique("defaults")));
+    q.sql("CREATE TABLE {q} (id bigint PRIMARY KEY)");
+    let options = json!({"states": {"R": "r\\'"}, "features": {"id": "time64"}});
+    let sql = "SELECT xqueue.upgrade($1::text, $2::jsonb)";
+    scalar::<Value>(&mut q.admin, sql, &[&q.name, &options]);
+    for conforming in ["on", "off"] {
+        q.sql(&format!("SET standard_conforming_strings = {conforming}"));
+        let ddl: Value =
+            scalar(&mut q.admin, "SELECT xqueue.upgrade($1::text, '{}', true)->'ddl'", &[&q.name]);
+        let report: Value = scalar(&mut q.admin, "SELECT xqueue.check($1::text)", &[&q.name]);
+        assert_eq!((&ddl, &report["problems"]), (&json!([]), &json!([])), "{conforming}");
+    }
+    q.sql("RESET standard_conforming_strings; DROP TABLE {q}");
+    q.abandon();
+}
+
 #[test]
 fn the_default_of_a_key() {
     for (columns, id, change) in [
