@@ -8,7 +8,7 @@ use crate::queue::direct::Directs;
 use crate::queue::fires::Fires;
 use crate::queue::fitness::Fitness;
 use crate::queue::labels::hashes;
-use crate::queue::lacking::lost_column;
+use crate::queue::lacking::{lost_column, lost_order};
 use crate::queue::order::{order_columns, order_of};
 use crate::queue::plans::Plans;
 use crate::queue::shown::Shows;
@@ -128,9 +128,10 @@ impl Queue {
     pub(super) fn describe(relation: &Relation, entry: Entry, redefinitions: u64) -> Result<Queue> {
         let Entry { mut definition, same_table, paused_until } = entry;
         let table = relation.oid();
-        let find = |wanted: &Column| {
-            column_of(relation, wanted, same_table).ok_or_else(|| lost_column(table, &wanted.name))
+        let find_or = |wanted: &Column, lost: fn(Oid, &str) -> Error| {
+            column_of(relation, wanted, same_table).ok_or_else(|| lost(table, &wanted.name))
         };
+        let find = |wanted: &Column| find_or(wanted, lost_column);
         let mut fields = BTreeMap::new();
         let mut numbers = [0; Field::ALL.len()];
         for (field, wanted) in &mut definition.fields {
@@ -140,7 +141,8 @@ impl Queue {
             fields.insert(*field, column);
         }
         let key = definition.key.iter().map(find).collect::<Result<Vec<_>>>()?;
-        let order = definition.order.iter().map(find).collect::<Result<Vec<_>>>()?;
+        let order = definition.order.iter().map(|wanted| find_or(wanted, lost_order));
+        let order = order.collect::<Result<Vec<_>>>()?;
         let ordered_by = order_columns(order, &key);
         let display_name = crate::queue::display_name(table);
         let fitness = Fitness { options: &definition.options, queue: Some(&display_name) };

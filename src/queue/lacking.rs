@@ -73,3 +73,12 @@ pub(super) fn lost_column(table: Oid, column: &str) -> Error {
         catalog::quote_literal(&name)
     ))
 }
+
+/// Returns the error for a queue whose table lacks a column of its order, which `upgrade` cannot add.
+pub(super) fn lost_order(table: Oid, column: &str) -> Error {
+    let name = catalog::quote_literal(&crate::queue::display_name(table));
+    lost_column(table, column).hint(format!(
+        "SELECT xqueue.upgrade({name}, '{{\"fields\": {{\"order\": []}}}}'); orders the tasks by the key alone. \
+         Other columns can be named in the list."
+    ))
+}
