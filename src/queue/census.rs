@@ -47,7 +47,16 @@ impl<T> Sight<T> {
 /// Reads the table of a queue for a monitor, without waiting for a lock and without keeping one. Checks privileges
 /// before it takes the lock, so that a role locks no table of others, and again under the lock.
 pub fn sight<T>(table: Oid, see: impl FnOnce(&Queue) -> Result<T>) -> Result<Sight<T>> {
-    if !privileges::may_monitor(table) {
+    sight_of(table, privileges::may_monitor, see)
+}
+
+/// Reads the table like [`sight`] for a role that `may_see` allows to see it.
+pub fn sight_of<T>(
+    table: Oid,
+    may_see: fn(Oid) -> bool,
+    see: impl FnOnce(&Queue) -> Result<T>,
+) -> Result<Sight<T>> {
+    if !may_see(table) {
         return Ok(Sight::Hidden);
     }
     let look = || {
@@ -56,7 +65,7 @@ pub fn sight<T>(table: Oid, see: impl FnOnce(&Queue) -> Result<T>) -> Result<Sig
         }
         let readable =
             Relation::open(table, LockMode::None).is_some_and(|table| table.is_readable());
-        let queue = match readable && privileges::may_monitor(table) {
+        let queue = match readable && may_see(table) {
             true => queue::find(table).ok().flatten(),
             false => None,
         };
@@ -79,6 +88,21 @@ pub fn holders(queue: &Queue) -> Result<Holders> {
         true
     })?;
     Ok(holders)
+}
+
+/// Returns whether a session holds tasks of a queue. Without the index of the taken tasks that is an error: a look at
+/// all rows of a stranger's table takes any time.
+pub fn holds(queue: &Queue, session: Uuid) -> Result<bool> {
+    let relation = table(queue)?;
+    let index =
+        queue.index(&relation, Index::Taken).ok_or_else(|| queue::not_a_queue(queue.table))?;
+    let of_session = Bound { is: Is::Equal, value: queue.owner_value(session) };
+    let mut holds = false;
+    relation.scan_by(index, &[of_session], &Snapshot::of_statement(), |row| {
+        holds = holder(row, queue) == Some(Some(session));
+        !holds
+    });
+    Ok(holds)
 }
 
 /// Passes the taken tasks of a queue to `see` until it returns false.

@@ -82,9 +82,15 @@ pub(super) fn clear() {
 /// None if the worker searches it in any case.
 pub fn known_in(slot: SlotId) -> Option<u64> {
     let epoch = slot::lock(slot)?.leases.epoch();
-    let is_sure = sessions::own_is_sure_since() >= Some(epoch) && !UNKNOWN.get();
+    let is_sure = sessions::own_is_sure_since() >= Some(epoch);
+    count_in(slot).filter(|_| is_sure)
+}
+
+/// Returns the number of leases in a queue without those that other sessions have given to this one. Returns None if
+/// the session can have taken unrecorded tasks.
+pub fn count_in(slot: SlotId) -> Option<u64> {
     let count = HELD.with_borrow(|held| {
         held.iter().find(|(known, _)| *known == slot).map_or(0, |(_, count)| *count)
     });
-    is_sure.then_some(count)
+    (!UNKNOWN.get()).then_some(count)
 }

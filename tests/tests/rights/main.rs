@@ -2,6 +2,7 @@
 
 mod attacks;
 mod casts;
+mod give_back;
 mod guard;
 mod hostile_owner;
 mod identity_attacks;
