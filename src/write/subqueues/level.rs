@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::parts::subqueues;
 use crate::server::spi::{Rows, Spi};
 use crate::transaction;
+use crate::write::start;
 use crate::write::subqueues::{Found, Take, give_back};
 use xqueue_core::level::{LAST, Level};
 use xqueue_core::slot_id::SlotId;
@@ -60,9 +61,10 @@ impl Take<'_> {
             give_back(self.queue, subqueue, Back::Tail);
         }
         if taken < count {
-            taken += match subqueues::begin_scan(slot) {
-                Some(_) => self.take_in_turns(spi, count - taken, see)?,
-                None => self.take_from_own(spi, count - taken, see)?,
+            let is_complete = subqueues::begin_scan(slot).is_none();
+            taken += match is_complete && !start::is_redefined(self.queue) {
+                true => self.take_from_own(spi, count - taken, see)?,
+                false => self.take_in_turns(spi, count - taken, see)?,
             };
         }
         Ok(taken)

@@ -9,6 +9,7 @@ use crate::server::{injection, xact};
 use crate::transaction;
 use crate::write::direct;
 use crate::write::direct::subqueue::First;
+use crate::write::start;
 use crate::write::subqueues::{Take, in_flight};
 use xqueue_core::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
 use xqueue_core::position::{FIRST, LAST};
@@ -56,14 +57,18 @@ impl Take<'_> {
         // The transaction can hold the sub-queue only through a task that it has acked, which shared memory no longer
         // knows. Then other takes search there too.
         let is_alone = before.claimed || subqueues::is_busy(slot, subqueue);
-        let mark =
-            if is_alone { subqueues::begin_look(slot, subqueue).min(before.least) } else { FIRST };
+        let is_redefined = start::is_redefined(self.queue);
+        let mark = match is_alone && !is_redefined {
+            true => subqueues::begin_look(slot, subqueue).min(before.least),
+            false => FIRST,
+        };
         let mark = self.queue.start_at(mark).filter(|_| mark != FIRST);
         self.arguments.set(Parameter::Subqueue, Value::int8(subqueue as i64));
         self.arguments.set_mark(mark);
         // Tasks that are gone only for this transaction return with a rollback, and a fixed snapshot does not show
         // tasks that others have put since.
         let sees_all = is_alone
+            && !is_redefined
             && !before.lost
             && !xact::has_fixed_snapshot()
             && !self.queue.may_be_changing();

@@ -6,6 +6,7 @@ use crate::server::spi::Spi;
 use crate::server::value::Value;
 use crate::server::xact;
 use crate::transaction;
+use crate::write::start;
 use crate::write::subqueues::{Search, Take};
 use xqueue_core::level::{self, Level};
 use xqueue_core::statement::Parameter;
@@ -22,14 +23,20 @@ impl Take<'_> {
     /// Fills an incomplete ring until it has a sub-queue besides the `vain` ones that the take has already tried.
     pub(super) fn find_subqueues(&self, spi: &Spi, search: &mut Search, vain: u32) {
         let slot = self.queue.slot;
-        let mut part = search.part.take().or_else(|| subqueues::begin_scan(slot));
-        if part.is_none() {
+        let is_redefined = start::is_redefined(self.queue);
+        // The ring lists the sub-queues that the queue had before this transaction.
+        let anew = is_redefined.then_some(Scan { from: i64::MIN, invalidations: 0 });
+        let begin = || anew.or_else(|| subqueues::begin_scan(slot));
+        let mut part = search.part.take().or_else(begin);
+        if part.is_none() || search.ends >= ENDS {
+            search.looks = 0;
             return;
         }
         // Changes that only this transaction sees can be rolled back. Neither an old snapshot nor a part of the rows
         // completes a ring.
         let pending = transaction::pending_subqueues(slot);
         let sees_part = xact::has_fixed_snapshot()
+            || is_redefined
             || pending.more
             || self.queue.has_row_security
             || self.queue.may_be_changing();
@@ -73,7 +80,12 @@ impl Take<'_> {
             return;
         }
         let pending = transaction::pending_subqueues(slot);
-        if xact::has_fixed_snapshot() || pending.more || self.queue.may_be_changing() {
+        let is_redefined = start::is_redefined(self.queue);
+        if is_redefined
+            || xact::has_fixed_snapshot()
+            || pending.more
+            || self.queue.may_be_changing()
+        {
             return;
         }
         // Changes that only this transaction sees can be rolled back.

@@ -14,6 +14,7 @@ mod marks_tubes;
 mod marks_tubes_many;
 mod marks_unseen;
 mod mid_statement;
+mod redefined;
 mod tubes;
 mod utube;
 mod utube_by_hand;
