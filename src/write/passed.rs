@@ -74,6 +74,13 @@ impl From<Failure> for Refusal {
     }
 }
 
+/// Returns the verdict on a take. A task that was passed over wakes no consumer: a waiting consumer would wake itself
+/// again and again.
+fn undone<T>(queue: &Queue) -> Verdict<T> {
+    transaction::note(queue.slot, |delta| delta.waiters.unmade_ready = Ready::default());
+    Verdict::Undo
+}
+
 impl<'take> Passed<'take> {
     /// Returns an empty record for a take.
     pub fn none(queue: &'take Queue, form: Form) -> Passed<'take> {
@@ -266,11 +273,10 @@ impl<'take> Passed<'take> {
             if refused.is_none() {
                 return Verdict::Keep(());
             }
-            if self.call == CallKind::Take {
-                // A task that was passed over wakes no consumer: a waiting consumer would wake itself again and again.
-                transaction::note(queue.slot, |d| d.waiters.unmade_ready = Ready::default());
+            match self.call {
+                CallKind::Take => undone(queue),
+                _ => Verdict::Undo,
             }
-            Verdict::Undo
         });
         refused.map_or(Ok(tasks), Err)
     }

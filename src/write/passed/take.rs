@@ -1,7 +1,7 @@
 //! Takes by statements that pass over tasks.
 
 use super::rests::{end_rest, has_rests, rest, rest_of};
-use super::{Attempted, MOST, Passed, See, Why};
+use super::{Attempted, MOST, Passed, See, Why, undone};
 use crate::error::Result;
 use crate::parts::slot;
 use crate::queue::{self, Arguments, Queue};
@@ -60,7 +60,7 @@ impl Passed<'_> {
         let taken = begun::until_counted(queue.slot, || {
             Ok(xact::in_subtransaction(|| match xact::unless_of_task(work) {
                 Ok(Some(taken)) => Verdict::Keep(taken),
-                _ => Verdict::Undo,
+                _ => undone(queue),
             }))
         })?;
         if taken.is_none()

@@ -2,6 +2,7 @@
 //! them, and the queue's error names the skipped ones. Verbs that end or move a task do not need it as jsonb.
 
 mod by_server;
+mod by_trigger;
 #[path = "passed_over/many.rs"]
 mod many;
 
