@@ -27,15 +27,15 @@ impl Passed<'_> {
             return self
                 .run(change, arguments, |rows| self.deliver(rows, |rows| deliver(rows, queue)));
         }
-        let mut tasks = match has_rests(queue.slot) {
-            true => vec![],
-            false => {
-                let all = |see: See| self.run(change, arguments, see);
-                self.tried(all).unwrap_or_default()
-            }
-        };
-        if tasks.is_empty() {
-            tasks = self.one_by_one(change, arguments);
+        let (mut tasks, mut picked) = (vec![], 0);
+        if !has_rests(queue.slot) {
+            picked = self.number_picked(change, arguments);
+            let all = |see: See| self.run(change, arguments, see);
+            tasks = self.tried(all).unwrap_or_default();
+        }
+        // A statement does not return the rows that a trigger keeps.
+        if tasks.is_empty() || tasks.len() < picked {
+            tasks.extend(self.one_by_one(change, arguments, tasks.len()));
         }
         let taken = tasks.len();
         if taken > 0 {
@@ -123,11 +123,26 @@ impl Passed<'_> {
         }
     }
 
+    /// Returns how many tasks the statement of a take of several tasks is going to pick, and locks them.
+    fn number_picked(&self, change: Change, arguments: &Arguments) -> usize {
+        if arguments.get(Parameter::Limit).is_none_or(|limit| limit.to_integer() <= 1) {
+            return 0;
+        }
+        let mut arguments = arguments.clone();
+        arguments.set(Parameter::Skip, Value::int4(0));
+        self.picked_all(change, &arguments).len()
+    }
+
     /// Takes the tasks one by one. Tasks that cannot be taken stay locked, so that the others keep their positions
-    /// behind them.
-    fn one_by_one<'to>(&mut self, change: Change, arguments: &Arguments) -> Vec<Value<'to>> {
+    /// behind them. `taken`: the number of tasks that the call has already.
+    fn one_by_one<'to>(
+        &mut self,
+        change: Change,
+        arguments: &Arguments,
+        taken: usize,
+    ) -> Vec<Value<'to>> {
         let queue = self.queue;
-        let count = arguments.get(Parameter::Limit).map_or(1, Value::to_integer);
+        let count = arguments.get(Parameter::Limit).map_or(1, Value::to_integer) - taken as i64;
         let mut arguments = arguments.clone();
         arguments.set(Parameter::Limit, Value::int4(1));
         let (mut tasks, mut skip) = (Vec::new(), 0);
