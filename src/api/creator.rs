@@ -94,14 +94,37 @@ fn create_impl(call: &Call) -> Result<Option<Value<'_>>> {
         ),
         _ => String::new(),
     };
-    context::hinted(hint, || {
-        // The caller's search path determines the schema.
-        run(&format!(
-            "CREATE {kind}TABLE {} (id {id} PRIMARY KEY, payload pg_catalog.jsonb{order})",
-            quoted.join(".")
-        ));
-    });
+    let sql = format!(
+        "CREATE {kind}TABLE {} (id {id} PRIMARY KEY, payload pg_catalog.jsonb{order})",
+        quoted.join(".")
+    );
+    // The caller's search path determines the schema.
+    let create = || context::hinted(hint, || run(&sql));
+    match if_not_exists {
+        true => create_unless_there(&name, create)?,
+        false => create(),
+    }
     upgrade(sql_name::find_table(&name)?, &options)
+}
+
+/// Creates a table, unless another session creates the same queue meanwhile.
+fn create_unless_there(name: &str, create: impl Fn()) -> Result<()> {
+    let Err(failure) = xact::try_in_subtransaction(&create) else { return Ok(()) };
+    if failure.is_canceled() {
+        return Err(Error::new(failure.code, failure.message));
+    }
+    let is_there = match failure.code {
+        // The catalogue's own indexes refuse a name that another session has just committed.
+        PgSqlErrorCode::ERRCODE_UNIQUE_VIOLATION | PgSqlErrorCode::ERRCODE_DUPLICATE_TABLE => {
+            sql_name::find_table(name).is_ok_and(|table| is_queue(table).unwrap_or(false))
+        }
+        _ => false,
+    };
+    if !is_there {
+        // Raises the error again, with its details.
+        create();
+    }
+    Ok(())
 }
 
 /// Returns whether a table is a queue. Releases its lock immediately: keeping it would mean a lock upgrade in

@@ -4,6 +4,7 @@
 mod altered;
 mod altered_midway;
 mod bad_queues;
+mod create;
 mod defaults;
 mod dumped;
 mod enums;
