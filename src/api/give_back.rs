@@ -122,8 +122,11 @@ fn concerns_caller(code: PgSqlErrorCode) -> bool {
     )
 }
 
-/// Warns that a queue was passed over.
+/// Warns that a queue was passed over, unless its table has been dropped.
 fn pass_over(table: Oid, code: PgSqlErrorCode, reason: &str) {
+    if catalog::table_name(table).is_none() {
+        return;
+    }
     let name = queue::display_name(table);
     let literal = catalog::quote_literal(&name);
     Error::new(code, format!("give_back has passed over queue \"{name}\": {reason}"))
