@@ -355,7 +355,7 @@ COMMENT ON FUNCTION xqueue.stats_reset() IS
 CREATE FUNCTION xqueue.check(queue text)
 RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'check';
 COMMENT ON FUNCTION xqueue.check(text) IS
-'Checks the tasks, counters, columns, indexes and triggers of a queue, without blocking others. Returns {"queue", "ok", "problems"}, and advice if takes are slow during long transactions; reads the whole table.';
+'Checks the tasks, counters, columns, indexes and triggers of a queue, without blocking others. Returns {"queue", "ok", "problems", "advice"}; reads the whole table.';
 
 CREATE FUNCTION xqueue.check(queue anyelement)
 RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'check';
