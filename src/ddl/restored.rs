@@ -1,5 +1,5 @@
-//! Registry rows from a data-only dump (`pg_dump -a`) restored into a database whose tables are already queues. The
-//! existing definition is kept.
+//! Registry rows that a dump restores. If the table is a queue already, after `pg_dump -a` for example, the existing
+//! definition is kept. The column numbers of a restored row are not valid, even if its table has its old oid by chance.
 
 use crate::error::{Error, Result};
 use crate::queue::{self, display_name};
@@ -31,8 +31,9 @@ fn queue_arrives_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let row = firing.row();
     let Some(table) = row.value(1).map(Value::to_oid) else { return Ok(firing.unchanged()) };
     let text = row.value(3).map(jsonb::text).unwrap_or_default();
+    const INCARNATION: i16 = 2;
     match queue::read(table) {
-        Ok(None) => return Ok(firing.unchanged()),
+        Ok(None) => return Ok(firing.with_columns(&[(INCARNATION, Value::oid(Oid::INVALID))])),
         Ok(Some(known)) => {
             if let Ok(restored) = serde_json::from_str::<Definition>(&text) {
                 warn_of_difference(table, &known.definition, &restored);

@@ -48,7 +48,7 @@ CREATE TABLE xqueue.queue (
 
 COMMENT ON TABLE xqueue.queue IS 'Registry of queues. Read the view xqueue.queues; change it with xqueue.upgrade(), xqueue.downgrade(), xqueue.pause() and xqueue.resume().';
 COMMENT ON COLUMN xqueue.queue.relation IS 'Table of the queue.';
-COMMENT ON COLUMN xqueue.queue.incarnation IS 'Oid of the table when this row was written; another one after dump and restore.';
+COMMENT ON COLUMN xqueue.queue.incarnation IS 'Oid of the table when this row was written; 0 after dump and restore.';
 COMMENT ON COLUMN xqueue.queue.definition IS 'Options and the columns that they were resolved to.';
 COMMENT ON COLUMN xqueue.queue.paused_until IS 'End of the pause; NULL or a past time if the queue is not paused.';
 

@@ -211,6 +211,31 @@ fn a_note_is_read_as_options_of_the_caller() {
     new.batch_execute("TABLE witness").unwrap();
 }
 
+/// In a restored table the columns have other numbers, and it can have its old oid by chance.
+#[test]
+fn a_restored_table_with_its_old_oid_is_read_by_names() {
+    let database = Database::new("dumped");
+    let mut c = database.client();
+    c.batch_execute(
+        "CREATE TABLE jobs (id uuid PRIMARY KEY, note text, made timestamptz DEFAULT '2020-01-01')",
+    )
+    .unwrap();
+    upgraded(&mut c, r#"{"features": {"ttl": true}}"#);
+    // The columns had other numbers when the row was dumped: `expires` had that of `made`.
+    c.batch_execute(
+        "CREATE TEMPORARY TABLE kept AS SELECT relation, incarnation, jsonb_set(definition,
+             '{fields,expires,number}', '3') AS definition FROM xqueue.queue;
+         DELETE FROM xqueue.queue;
+         INSERT INTO xqueue.queue (relation, incarnation, definition) TABLE kept;
+         INSERT INTO jobs (id) VALUES (gen_random_uuid())",
+    )
+    .unwrap();
+    assert_eq!(values(&mut c, "SELECT xqueue.take('jobs')", &[]).len(), 1);
+    upgraded(&mut c, "{}");
+    let found = "SELECT (definition->'fields'->'expires'->>'number')::int > 3 AND incarnation = relation FROM xqueue.queue";
+    assert!(scalar::<bool>(&mut c, found, &[]));
+}
+
 #[test]
 fn a_dump_after_a_label_was_renamed() {
     let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
