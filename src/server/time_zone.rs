@@ -8,7 +8,7 @@ use std::ffi::CString;
 
 const DAY: i64 = 86_400_000_000;
 
-/// A zone that the server knows. Its clocks and UTC differ by less than two days.
+/// A zone that the server knows by its full name. Its clocks and UTC differ by less than two days.
 #[derive(Debug)]
 pub enum TimeZone {
     Utc,
@@ -16,20 +16,24 @@ pub enum TimeZone {
 }
 
 impl TimeZone {
-    /// Finds a zone by its name; an error if the server does not know it.
+    /// Finds a zone by its full name; an error if the server does not know it. The server reads some short names, such
+    /// as CET, as abbreviations without summer time, which depend on settings of the session.
     pub fn named(name: &str) -> Result<TimeZone> {
         if name == "UTC" {
             return Ok(TimeZone::Utc);
         }
-        let known = CString::new(name).ok().filter(|name| {
+        let full = Some(name).filter(|name| name.contains('/'));
+        let known = full.and_then(|name| CString::new(name).ok()).filter(|name| {
             // SAFETY: reads the name; looks the zone up in the server's cache and files.
             !unsafe { pg_sys::pg_tzset(name.as_ptr()) }.is_null()
         });
         match known {
             Some(_) => Ok(TimeZone::Named(name.into())),
             None => {
-                Err(Error::invalid(format!("time_zone: the server has no time zone \"{name}\""))
-                    .hint("It has these: SELECT name FROM pg_timezone_names;"))
+                let message =
+                    format!("time_zone: the server has no zone with the full name \"{name}\"");
+                Err(Error::invalid(message)
+                    .hint("Full names: SELECT name FROM pg_timezone_names WHERE name LIKE '%/%';"))
             }
         }
     }
