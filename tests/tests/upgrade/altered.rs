@@ -230,7 +230,7 @@ fn labels_that_the_column_does_not_tell_from_each_other() {
     strip(&mut q);
     q.sql("ALTER TABLE {q} ALTER state DROP DEFAULT, ALTER state TYPE char(10)");
     let sql = format!("SELECT xqueue.take('{name}')");
-    expect_error(&mut q.admin, &sql, "22023", "does not tell");
+    expect_error(&mut q.admin, &sql, "22023", "does not distinguish");
     q.sql("SELECT xqueue.downgrade('{q}', drop_columns => true)");
     q.sql("DROP TABLE {q}");
 
