@@ -25,6 +25,14 @@ pub fn is_waiting(c: &mut Client, pid: i32) -> bool {
     scalar(c, "SELECT EXISTS (SELECT FROM xqueue.consumers WHERE pid = $1)", &[&pid])
 }
 
+/// Returns whether a backend sleeps in the extension. A consumer in the wait queue checks once more before that, and can
+/// find a task that was put for an earlier one. Other roles do not see whether it sleeps.
+fn is_asleep(c: &mut Client, pid: i32) -> bool {
+    let sql = "SELECT EXISTS (SELECT FROM pg_stat_activity \
+               WHERE pid = $1 AND (wait_event_type = 'Extension' OR state IS NULL))";
+    scalar(c, sql, &[&pid])
+}
+
 impl Waiter {
     /// Starts a `take` of one task, which waits when this returns.
     #[track_caller]
@@ -45,7 +53,9 @@ impl Waiter {
     pub fn waiting_in(queue: &mut Queue, client: Client, sql: &str) -> Waiter {
         let waiter = Waiter::start(client, sql);
         let what = format!("backend {} waits in {sql}", waiter.pid);
-        wait_until(&what, || waiter.finished() || is_waiting(&mut queue.admin, waiter.pid));
+        let admin = &mut queue.admin;
+        let sleeps = |c: &mut Client| is_waiting(c, waiter.pid) && is_asleep(c, waiter.pid);
+        wait_until(&what, || waiter.finished() || sleeps(admin));
         if waiter.finished() {
             panic!("it did not wait: {:?}", waiter.join().result);
         }
