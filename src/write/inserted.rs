@@ -5,7 +5,8 @@ use crate::queue::Queue;
 use crate::server::row::Row;
 use crate::transaction;
 use crate::write::seen::Seen;
-use crate::write::{reservation, row, subqueues};
+use crate::write::subqueues::by_hand;
+use crate::write::{reservation, row};
 use xqueue_core::change::CallKind;
 use xqueue_core::status::Status;
 
@@ -13,7 +14,7 @@ use xqueue_core::status::Status;
 /// it. `call`: the call that this session is executing.
 pub fn note<R: Row>(queue: &Queue, new: Seen<R>, call: Option<CallKind>) -> Result<()> {
     if new.place.status == Status::Taken {
-        subqueues::by_hand::claim(queue, &new.place, new.row)?;
+        by_hand::claim(queue, &new.place, new.row)?;
     }
     row::note(queue, None::<Seen<R>>, Some(new), call);
     transaction::note(queue.slot, |delta| delta.counters.call(CallKind::Put, 1));

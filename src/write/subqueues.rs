@@ -7,7 +7,7 @@ mod level;
 mod look;
 mod ring;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::parts::waiters::Offer;
 use crate::parts::{slot, subqueues};
 use crate::queue::{Arguments, Queue, Statement};
@@ -16,7 +16,6 @@ use crate::server::xact;
 use crate::transaction;
 use crate::write::passed::Passed;
 use look::Looked;
-use pgrx::PgSqlErrorCode;
 use xqueue_core::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
 use xqueue_core::position::FIRST;
 use xqueue_core::subqueues::{Back, Refusal, Scan};
@@ -103,7 +102,7 @@ impl Take<'_> {
                 self.pass_on();
                 Ok(0)
             }
-            Err(Refusal::NoRoom) => Err(too_many(self.queue)),
+            Err(Refusal::NoRoom) => Err(by_hand::too_many(self.queue)),
         }
     }
 
@@ -153,7 +152,7 @@ impl Take<'_> {
             taken += self.take_from_own(spi, count - taken, see)?;
         }
         if taken == 0 && search.no_room {
-            return Err(too_many(self.queue));
+            return Err(by_hand::too_many(self.queue));
         }
         Ok(taken)
     }
@@ -253,14 +252,6 @@ impl Take<'_> {
             queue.waiters().offer_again(subqueue);
         }
     }
-}
-
-fn too_many(queue: &Queue) -> Error {
-    Error::new(
-        PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-        format!("queue \"{}\" has more sub-queues in use than there is room for", queue.name),
-    )
-    .hint("Raise xqueue.max_subqueues in postgresql.conf and restart the server.")
 }
 
 /// Takes the task whose key `arguments` hold, by `take`, if no other task of its sub-queue is in flight.

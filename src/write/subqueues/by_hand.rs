@@ -8,7 +8,7 @@ use crate::server::relation::Snapshot;
 use crate::server::row::{Row, Tuple};
 use crate::server::xact;
 use crate::transaction;
-use crate::write::subqueues::{in_flight, too_many};
+use crate::write::subqueues::in_flight;
 use pgrx::PgSqlErrorCode;
 use xqueue_core::change::{CallKind, StateAndTube};
 use xqueue_core::subqueues::Refusal;
@@ -53,4 +53,13 @@ fn in_use(queue: &Queue, row: &impl Row) -> Error {
         format!("task {key} cannot be taken: another task of its sub-queue is taken"),
     )
     .hint("Try again when that task is settled and the transaction that takes or settles it has ended.")
+}
+
+/// Returns the error of a claim for which shared memory has no room.
+pub(super) fn too_many(queue: &Queue) -> Error {
+    Error::new(
+        PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+        format!("queue \"{}\" has more sub-queues in use than there is room for", queue.name),
+    )
+    .hint("Raise xqueue.max_subqueues in postgresql.conf and restart the server.")
 }

@@ -184,7 +184,7 @@ fn a_put_that_waits_for_room() {
     let (name, producer) = (q.name.clone(), q.client());
     let put =
         Waiter::start(producer, &format!("SELECT xqueue.put('{name}', '{{}}', timeout => '30s')"));
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    q.wait_for_producers(1);
     assert_eq!(q.takes(1), [1]);
     q.sql("SELECT xqueue.ack('{q}', 1)");
     let (mut producer, _task) = put.task();
