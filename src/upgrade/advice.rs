@@ -1,5 +1,4 @@
-//! Advice about the order of tasks, for the maker of a queue whose keys do not grow with time, or whose takes have no
-//! low-water mark.
+//! Advice for the maker of a queue whose keys do not grow with time, or whose takes have no low-water mark.
 
 use crate::error::Error;
 use crate::queue;
@@ -42,8 +41,8 @@ impl Advice {
     }
 }
 
-/// Returns advice for a queue whose tasks come in the order of keys that are random or text, or of a column without
-/// low-water marks. `ordered_by`: the columns of the take order.
+/// Returns advice for a queue whose tasks come in the order of keys that are random or text, or whose takes have no
+/// low-water mark because of a column or of row security. `ordered_by`: the columns of the take order.
 pub fn about_order(
     relation: &Relation,
     options: &Options,
@@ -52,7 +51,8 @@ pub fn about_order(
 ) -> Option<Advice> {
     let is_by_key = options.fields.order().is_empty();
     let is_random = is_by_key && is_random(relation, options, key);
-    let is_slow = is_random || !queue::has_positions(ordered_by);
+    let (has_marks, is_secured) = (queue::has_positions(ordered_by), relation.has_row_security());
+    let is_slow = is_random || is_secured || !has_marks;
     let table = queue::display_name(relation.oid());
     let told = if is_random || is_by_key && is_text(options, key) {
         let names: Vec<String> = key.iter().map(|column| catalog::quote(&column.name)).collect();
@@ -61,7 +61,17 @@ pub fn about_order(
         format!(
             "tasks of queue \"{table}\" come in the order of their keys ({names}), not of their age{slow}"
         )
-    } else if is_slow {
+    } else if is_secured {
+        return Some(Advice {
+            told: format!(
+                "takes of queue \"{table}\" are slow during long transactions: it has row security"
+            ),
+            hint: format!(
+                "Give each group of roles a queue of its own, then ALTER TABLE {table} DISABLE ROW LEVEL SECURITY."
+            ),
+            is_slow,
+        });
+    } else if !has_marks {
         let first = ordered_by.first().map_or("", |column| &column.name);
         format!(
             "takes of queue \"{table}\" are slow during long transactions: column {} has no low-water mark",

@@ -269,4 +269,9 @@ fn keys_without_marks_are_reported() {
         assert_eq!(check["advice"].is_string(), is_slow, "{columns}: {check}");
         assert_eq!(check["hint"].is_string(), is_slow, "{columns}: {check}");
     }
+    let mut q = Queue::with("key_types", "id bigserial PRIMARY KEY", &json!({}));
+    q.sql("ALTER TABLE {q} ENABLE ROW LEVEL SECURITY");
+    let check = q.ask_one("SELECT xqueue.check('{q}')");
+    assert_eq!(check["ok"], true, "{check}");
+    assert!(check["advice"].as_str().unwrap().ends_with("it has row security"), "{check}");
 }
