@@ -27,9 +27,11 @@ impl<'call> Put<'call> {
             return vec![];
         }
         let queue = self.queue;
-        let fields = [Field::Priority, Field::Tube, Field::Ttr].map(|field| queue.number_of(field));
+        let is_field = |column: i16| {
+            Field::ALL.iter().any(|field| !field.is_own() && queue.number_of(*field) == column)
+        };
         let other = columns.iter().filter(|column| !queue.is_key_column(**column));
-        other.map(|column| Update { column: *column, is_field: fields.contains(column) }).collect()
+        other.map(|column| Update { column: *column, is_field: is_field(*column) }).collect()
     }
 
     /// Puts tasks; ignores or updates existing ones, according to the call.
