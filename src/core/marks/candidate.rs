@@ -32,8 +32,6 @@ pub struct Handed {
     pub candidate: Option<Candidate>,
     /// The refill that the take has to do before anything else.
     pub refill: Option<Refill>,
-    /// Another take is doing a refill.
-    pub is_being_read: bool,
     /// When one of these transactions has ended, the ring is to be discarded; 0: unused.
     pub lockers: [u32; LOCKERS],
 }

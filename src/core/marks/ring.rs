@@ -199,8 +199,7 @@ impl CandidateRing<'_> {
             self.state.discard();
         }
         let (refill, lockers) = (self.begin_refill(now), self.state.lockers);
-        let is_being_read = refill.is_none() && self.state.is_being_refilled(now);
-        Handed { candidate, refill, is_being_read, lockers, ..Handed::default() }
+        Handed { candidate, refill, lockers, ..Handed::default() }
     }
 
     fn pop(&mut self) -> Option<Candidate> {

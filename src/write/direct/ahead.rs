@@ -10,8 +10,6 @@ use crate::write::assign::applies;
 use crate::write::direct::attempt::{Attempt, Attempts};
 use crate::write::start;
 use pgrx::pg_sys::Oid;
-use std::thread;
-use std::time::Duration;
 use xqueue_core::change::StateAndTube;
 use xqueue_core::field::Field;
 use xqueue_core::marks::candidate::{Candidate, Handed, More, Read, Refill};
@@ -27,11 +25,6 @@ const MISSES: usize = 8;
 /// A take that has read ahead but is handed no candidate reads again at most once per this number of wanted tasks. Its
 /// tasks were possibly handed to other takes.
 const TASKS_PER_READ: usize = 32;
-
-/// A take of several tasks waits this often, and this long each time, for another take that is reading ahead. Otherwise
-/// it would take from the index the tasks that the other one has just read.
-const NAPS: usize = 20;
-const NAP: Duration = Duration::from_micros(100);
 
 /// The candidates that a take was handed out.
 pub struct Ahead {
@@ -69,7 +62,7 @@ fn hand_out(queue: &Queue, group: Group, tasks: usize) -> Ahead {
 /// Tries candidates. Returns whether the index has to be searched for more. A claim that is dropped discards the rings.
 pub fn take(search: Search, open: &mut Open, mut ahead: Ahead, attempts: &mut Attempts) -> bool {
     let queue = attempts.queue;
-    let mut taking = Taking { search, open, attempts, misses: 0, reads: 0, naps: 0 };
+    let mut taking = Taking { search, open, attempts, misses: 0, reads: 0 };
     loop {
         if let Some(is_to_search) = taking.follow(ahead) {
             return is_to_search;
@@ -87,7 +80,6 @@ struct Taking<'now, 'heap, 'take, 'call, 'passed> {
     /// Number of candidates since the last one that was taken.
     misses: usize,
     reads: usize,
-    naps: usize,
 }
 
 impl Taking<'_, '_, '_, '_, '_> {
@@ -115,7 +107,7 @@ impl Taking<'_, '_, '_, '_, '_> {
         }
         if handed.candidate.is_none() && handed.refill.is_none() {
             claim.end();
-            return (!self.waits_for(&handed)).then_some(true);
+            return Some(true);
         }
         let mut candidates = handed.candidate.into_iter().chain(more.take());
         while let Some(candidate) = candidates.next() {
@@ -138,16 +130,6 @@ impl Taking<'_, '_, '_, '_, '_> {
         }
         claim.end();
         None
-    }
-
-    /// Returns whether the take has waited for another take that is reading ahead.
-    fn waits_for(&mut self, handed: &Handed) -> bool {
-        if self.search.tasks == 1 || !handed.is_being_read || self.naps == NAPS {
-            return false;
-        }
-        self.naps += 1;
-        thread::sleep(NAP);
-        true
     }
 
     /// Attempts to take a candidate: its row, or, if the row has moved, the row that the index has for its position.
