@@ -84,7 +84,7 @@ pub fn take(
             true => way.direct.open_and_fire(&[Status::Taken], &assignments.columns(queue)),
             false => way.direct.open(&[Status::Taken]),
         }?;
-        let is_passing = !fires && is_passing(queue, &way.direct, passed);
+        let is_passing = is_passing(queue, &way.direct, passed);
         let mut attempts = Attempts {
             queue,
             direct: &way.direct,
@@ -102,7 +102,7 @@ pub fn take(
         });
         let needs_statement =
             is_to_search && search::take(&open, way.index, &bounds, &mut attempts);
-        if is_passing {
+        if is_passing && !open.has_lasting_effect() {
             transaction::note_only_taken();
         }
         let tasks = (!attempts.is_to_undo).then_some(attempts.rows)?;
@@ -118,8 +118,9 @@ pub fn take(
 }
 
 /// Returns whether a crash is allowed to lose the writes of a take: a crash ends the session, so the tasks are given
-/// back anyway. The number of attempts must survive, and so must anything that a check or a user's conversion to jsonb
-/// writes.
+/// back anyway. The number of attempts must survive, and so must anything that a check, a user's conversion to jsonb or
+/// a trigger writes. A trigger can count attempts too; a time that it sets, such as that of the change, means nothing
+/// without the take.
 fn is_passing(queue: &Queue, direct: &Direct, passed: &Passed) -> bool {
     queue.column_of(Field::Attempts).is_none()
         && !session::outlives_connection()

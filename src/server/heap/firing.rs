@@ -7,16 +7,21 @@
 //! rows of the table, and their triggers are queued here too.
 
 use crate::server::heap::{Open, access, target};
-use crate::server::raw;
+use crate::server::value::Value;
+use crate::server::{durability, foreign, raw, types};
 use pgrx::PgBox;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
-use pgrx::pg_sys::{self, Oid};
+use pgrx::pg_sys::{self, Datum, Oid};
+use pgrx::varlena::varsize_any;
+use std::cell::Cell;
 use std::ptr::null_mut;
 
 /// The row triggers of an open table, from the start of a call until its AFTER triggers have run.
 pub(super) struct Firing {
     state: *mut pg_sys::EState,
     target: *mut pg_sys::ResultRelInfo,
+    /// A BEFORE UPDATE trigger has done something that must survive a crash.
+    has_lasting_effect: Cell<bool>,
 }
 
 impl Firing {
@@ -36,7 +41,7 @@ impl Firing {
             leave_out((*target).ri_TrigDesc, left_out);
             pg_sys::MemoryContextSwitchTo(outer);
             pg_sys::AfterTriggerBeginQuery();
-            Firing { state, target }
+            Firing { state, target, has_lasting_effect: Cell::new(false) }
         }
     }
 
@@ -99,7 +104,8 @@ impl Firing {
             let (state, target, none) = (self.state, self.target, null_mut());
             let (mut lookup, mut failure) =
                 (pg_sys::EPQState::default(), pg_sys::TM_FailureData::default());
-            pg_sys::ExecBRUpdateTriggers(
+            let written = durability::written();
+            let is_written = pg_sys::ExecBRUpdateTriggers(
                 state,
                 &mut lookup,
                 target,
@@ -111,8 +117,14 @@ impl Firing {
                 &mut failure,
                 #[cfg(feature = "pg18")]
                 false,
-            )
+            );
+            self.note_lasting_effect(durability::written() != written);
+            is_written
         }
+    }
+
+    fn note_lasting_effect(&self, is_one: bool) {
+        self.has_lasting_effect.set(self.has_lasting_effect.get() || is_one);
     }
 
     /// Queues the AFTER triggers of an update.
@@ -221,6 +233,40 @@ impl Open<'_> {
         self.firing.is_some()
     }
 
+    /// Returns whether a BEFORE trigger of an update has written to the log, or has changed a column of the row that is
+    /// neither a time nor set by the update.
+    pub fn has_lasting_effect(&self) -> bool {
+        self.firing.as_ref().is_some_and(|firing| firing.has_lasting_effect.get())
+    }
+
+    /// Compares the row in a slot with the values that it had before the BEFORE triggers. `changes`: the columns that
+    /// the update sets.
+    ///
+    /// # Safety
+    /// The slot holds a row of the table, and the values are those of its columns.
+    pub(super) unsafe fn note_changed_columns(
+        &self,
+        before: &[Option<Datum>],
+        changes: &[(i16, Option<Value>)],
+        row: *mut pg_sys::TupleTableSlot,
+    ) {
+        let Some(firing) = &self.firing else { return };
+        let is_changed = |(index, before): (usize, &Option<Datum>)| {
+            let number = index as i16 + 1;
+            // SAFETY: by the contract of this function.
+            let (column, is_same) = unsafe {
+                let column = foreign::attribute(self.relation.description(), index);
+                let after = access::value(row, number).map(Value::datum);
+                (column, before.map(|it| image(it, column)) == after.map(|it| image(it, column)))
+            };
+            let is_time = || {
+                [types::TIMESTAMPTZ, types::TIMESTAMP].contains(&types::base_type(column.atttypid))
+            };
+            !is_same && !is_time() && changes.iter().all(|(set, _)| *set != number)
+        };
+        firing.note_lasting_effect(before.iter().enumerate().any(is_changed));
+    }
+
     /// Runs the AFTER triggers. Without this call, the surrounding subtransaction must be rolled back.
     pub fn fire_after(&mut self) {
         if let Some(firing) = self.firing.take() {
@@ -230,6 +276,26 @@ impl Open<'_> {
                 firing.end();
             }
         }
+    }
+}
+
+/// Returns a value's own bytes, or its datum if it has none.
+///
+/// # Safety
+/// The datum is a value of the column, which lives during the call.
+unsafe fn image<'m>(
+    datum: Datum,
+    column: &pg_sys::FormData_pg_attribute,
+) -> Result<&'m [u8], Datum> {
+    // SAFETY: by the contract of this function; no column has a type of C strings.
+    unsafe {
+        let start = datum.cast_mut_ptr::<u8>();
+        let length = match column.attlen {
+            _ if column.attbyval => return Err(datum),
+            length @ 1.. => length as usize,
+            _ => varsize_any(start.cast()),
+        };
+        Ok(std::slice::from_raw_parts(start, length))
     }
 }
 

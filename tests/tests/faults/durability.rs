@@ -173,14 +173,37 @@ fn what_is_to_outlast_a_crash_is_waited_for() {
     returns(&mut c, &q, "SELECT FROM xqueue.take(NULL::{q})");
     drop(waits(c, &mut q, "SELECT FROM xqueue.take('{q}')"));
     q.wait_for("taken", 0);
-    // A user's trigger can write anything.
-    let mut q = queue(&cluster, &json!({}));
-    q.sql(
-        "CREATE FUNCTION {q}_log() RETURNS trigger LANGUAGE plpgsql AS \
-         'BEGIN INSERT INTO public.{q}_results VALUES (NEW.id); RETURN NEW; END'; \
-         CREATE TRIGGER log AFTER UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_log()",
-    );
-    let c = careful(&q);
-    drop(waits(c, &mut q, "SELECT FROM xqueue.take('{q}')"));
-    q.wait_for("taken", 0);
+}
+
+/// The commit of a take waits for what a trigger has done, except for times that it sets in the task's row.
+#[test]
+fn triggers_that_only_set_times_are_not_waited_for() {
+    let cluster = Cluster::new(SETTINGS);
+    for (timing, action, waits_for_it) in [
+        ("BEFORE", "NEW.updated_at := clock_timestamp()", false),
+        ("BEFORE", "NULL", false),
+        ("AFTER", "NULL", false),
+        ("BEFORE", "NEW.tried := OLD.tried + 1", true),
+        ("BEFORE", "NEW.updated_at := now(); NEW.note := 'taken'", true),
+        ("BEFORE", "INSERT INTO public.{q}_results VALUES (NEW.id)", true),
+        ("AFTER", "INSERT INTO public.{q}_results VALUES (NEW.id)", true),
+    ] {
+        let mut q = queue(&cluster, &json!({}));
+        q.sql("ALTER TABLE {q} ADD updated_at timestamptz, ADD tried int DEFAULT 0, ADD note text");
+        q.sql(&format!(
+            "CREATE FUNCTION {{q}}_acts() RETURNS trigger LANGUAGE plpgsql AS              'BEGIN {}; RETURN NEW; END';              CREATE TRIGGER acts {timing} UPDATE ON {{q}} FOR EACH ROW EXECUTE FUNCTION {{q}}_acts()",
+            action.replace('\'', "''")
+        ));
+        let mut c = careful(&q);
+        for take in ["SELECT FROM xqueue.take('{q}')", "SELECT FROM xqueue.take('{q}', count => 3)"]
+        {
+            if waits_for_it {
+                c = waits(c, &mut q, take);
+            } else {
+                returns(&mut c, &q, take);
+            }
+        }
+        drop(c);
+        q.wait_for("taken", 0);
+    }
 }

@@ -199,6 +199,7 @@ impl FoundRow<'_> {
             if !firing.before_update(&mut place, row) || !is_fit(open) {
                 return Fired::Unfit;
             }
+            open.note_changed_columns(&values, changes, row);
             let is_written = pg_guard_ffi_boundary(|| {
                 open.check(row);
                 self.replace(row, changes, true)
