@@ -1,4 +1,4 @@
-//! Every function with every set of privileges on the table, compared with the table in docs/privileges.md.
+//! Every function with every set of privileges on the table, compared with the table in docs/security.md.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -46,7 +46,7 @@ const DROPS: &str = "drop";
 
 /// Returns the documented privileges of each function, with an empty list if only the owner can call it.
 fn documented() -> BTreeMap<String, Vec<&'static str>> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/privileges.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/security.md");
     let text = std::fs::read_to_string(page).expect("the page");
     let rows = text.lines().skip_while(|line| !line.starts_with('|')).skip(2);
     let mut needs = BTreeMap::new();
@@ -243,7 +243,7 @@ fn row_security_without_a_policy() {
 /// path and on the statement path, in both forms, and for the views.
 #[test]
 fn execute_is_needed_on_what_a_role_calls_and_nothing_else() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/privileges.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/security.md");
     let text = std::fs::read_to_string(page).expect("the page");
     let begin = text.find("ALTER DEFAULT PRIVILEGES").expect("the block");
     let mut block = text[begin..].split("```").next().expect("its end").to_owned();
