@@ -82,7 +82,18 @@ mod tests {
         }
     }
 
-    /// Asserts that each page has a chapter, and that the book's links lead to its files and headings.
+    /// Returns the script that holds the index of the book's search.
+    fn search_index(folder: &Path) -> String {
+        let entries = std::fs::read_dir(folder).expect("the book");
+        let mut paths = entries.map(|entry| entry.expect("an entry").path());
+        let is_index = |path: &PathBuf| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("searchindex"))
+        };
+        std::fs::read_to_string(paths.find(is_index).expect("an index")).expect("its text")
+    }
+
+    /// Asserts that each page has a chapter, that the book's links lead to its files and headings, and that the search
+    /// knows a section.
     #[test]
     fn docs_make_a_book() {
         let folder = std::env::temp_dir().join(format!("xqueue-book-{}", std::process::id()));
@@ -114,7 +125,9 @@ mod tests {
                 .into_iter()
                 .filter(|name| !has(name))
                 .collect::<Vec<_>>();
+        let finds = search_index(&folder).contains("recipes.html#retries-with-dead-letters");
         std::fs::remove_dir_all(&folder).expect("the folder is removed");
+        assert!(finds, "the search does not find a recipe");
         assert!(lacking.is_empty() && broken.is_empty(), "{lacking:?}\n{}", broken.join("\n"));
     }
 }
