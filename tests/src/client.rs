@@ -112,6 +112,18 @@ fn kind(value: &(dyn ToSql + Sync)) -> Option<Type> {
     PARAMETERS.iter().find(accepts).cloned()
 }
 
+/// Statements that must succeed.
+pub trait Run {
+    fn run(&mut self, sql: &str);
+}
+
+impl Run for Client {
+    #[track_caller]
+    fn run(&mut self, sql: &str) {
+        self.batch_execute(sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+    }
+}
+
 #[track_caller]
 pub fn scalar<T: FromSqlOwned>(c: &mut Client, sql: &str, params: &[&(dyn ToSql + Sync)]) -> T {
     match query(c, sql, params).as_deref() {

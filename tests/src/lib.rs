@@ -36,7 +36,7 @@ pub use amcheck::index_checks;
 pub use ask::{ask, ask_one};
 pub use child::Consumer;
 pub use client::{
-    config_at, connect, connect_as, connect_to, database, open, pid, scalar, unique, values,
+    Run, config_at, connect, connect_as, connect_to, database, open, pid, scalar, unique, values,
     wait_until,
 };
 pub use cluster::Cluster;
@@ -45,7 +45,7 @@ pub use database::Database;
 pub use errors::{code, db_error, expect_error, try_sql};
 pub use memory::{lift_memory_limit, limit_memory};
 pub use producer::empty_tasks;
-pub use queue::{COLUMNS, Queue};
+pub use queue::{COLUMNS, LETTERS, Queue};
 pub use random::{chosen_seed, seed};
 pub use reads::Reads;
 pub use refused::{refused, sample};
@@ -56,7 +56,7 @@ pub use stopped::Stopped;
 pub use tasks::{ack, id, ids, put, release, status, take, take_all};
 pub use tubes::{FEW, Tubes};
 pub use turn::{allow, alone};
-pub use waiter::{Outcome, Waiter, is_waiting};
+pub use waiter::{Outcome, Waiter, is_connected, is_waiting};
 pub use watcher::Watcher;
 
 pub use postgres::{Client, Config};

@@ -25,6 +25,10 @@ pub fn is_waiting(c: &mut Client, pid: i32) -> bool {
     scalar(c, "SELECT EXISTS (SELECT FROM xqueue.consumers WHERE pid = $1)", &[&pid])
 }
 
+pub fn is_connected(c: &mut Client, pid: i32) -> bool {
+    scalar(c, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", &[&pid])
+}
+
 /// Returns whether a backend sleeps in the extension. A consumer in the wait queue checks once more before that, and can
 /// find a task that was put for an earlier one. Other roles do not see whether it sleeps.
 fn is_asleep(c: &mut Client, pid: i32) -> bool {
