@@ -66,6 +66,8 @@ fn a_client_that_comes_back_in_time_acks_what_it_had_taken() {
     expect_error(&mut q.admin, &sql, "55006", &words);
     let taken = "SELECT to_jsonb(t) FROM xqueue.taken t WHERE queue = $1::text::regclass";
     assert_eq!(values(&mut q.admin, taken, &[&name])[0]["pid"], Value::Null);
+    let stats = q.ask_one(&format!("SELECT xqueue.stats('{{q}}', {id})"));
+    assert_eq!((&stats["session"], stats.get("pid")), (&json!(session), None));
     let mut c = q.client();
     join(&mut c, &session);
     assert_eq!(identity(&mut c), session);
@@ -73,6 +75,14 @@ fn a_client_that_comes_back_in_time_acks_what_it_had_taken() {
     wait_until("the lease is endless again", || is_attached(&mut q.admin, &session));
     assert_eq!(shown(&mut q.admin, &session).unwrap()["pids"], json!([pid(&mut c)]));
     assert_eq!(ack(&mut c, &name, id).len(), 1);
+    // Each connection in a session can change its grace period.
+    put(&mut c, &name, 2);
+    take_all(&mut c, &name);
+    assert_eq!(open(&mut c, "2 hours"), session);
+    assert_eq!(shown(&mut q.admin, &session).unwrap()["grace"], "02:00:00");
+    assert_eq!(open(&mut c, "0"), session);
+    drop(c);
+    q.wait_for("ready", 1);
 }
 
 #[test]
@@ -155,10 +165,10 @@ fn back_into_the_own_session() {
     let error = expect_error(&mut c, &sql_of_session, "55006", "is taken by");
     assert!([words, by_pid].iter().any(|words| error.message().contains(words)), "{error:?}");
     let local = format!("BEGIN; SELECT xqueue.identify('{session}', local => true)");
-    c.batch_execute(&local).unwrap();
+    c.run(&local);
     let error = expect_error(&mut c, &sql, "55006", "of this connection");
     assert!(error.hint().is_some_and(|hint| hint.contains("end of the transaction")), "{error:?}");
-    c.batch_execute("ROLLBACK").unwrap();
+    c.run("ROLLBACK");
     assert_eq!(ack(&mut other, &name, id_of_session).len(), 1);
     assert_eq!(ack(&mut c, &name, id).len(), 1);
 }
@@ -167,7 +177,7 @@ fn back_into_the_own_session() {
 fn discard_all_leaves_it() {
     let (mut q, mut c, session, id) = taken_with("1 hour");
     wait_until("it is known", || is_attached(&mut q.admin, &session));
-    c.batch_execute("DISCARD ALL").unwrap();
+    c.run("DISCARD ALL");
     wait_until("its grace has begun", || !is_attached(&mut q.admin, &session));
     assert_ne!(identity(&mut c), session);
     assert!(is_taken(&mut q.admin, &q.name, id));
@@ -180,7 +190,7 @@ fn the_setting_gives_a_time_of_grace_to_each_identified_session() {
     let mut q = Queue::new("session");
     let (mut c, mut silent) = (q.client(), q.client());
     for c in [&mut c, &mut silent] {
-        c.batch_execute("SET xqueue.session_grace = '1 h'").unwrap();
+        c.run("SET xqueue.session_grace = '1 h'");
     }
     let session = identity(&mut c);
     assert_eq!(shown(&mut q.admin, &session).unwrap()["grace"], "01:00:00");
@@ -191,17 +201,6 @@ fn the_setting_gives_a_time_of_grace_to_each_identified_session() {
     q.wait_for("ready", 1);
     leave(&mut q, c, &session);
     assert!(is_taken(&mut q.admin, &q.name, ids[0]));
-}
-
-/// Each connection in a session can change its grace period.
-#[test]
-fn another_time_of_grace() {
-    let (mut q, mut c, session, _) = taken_with("1 hour");
-    assert_eq!(open(&mut c, "2 hours"), session);
-    assert_eq!(shown(&mut q.admin, &session).unwrap()["grace"], "02:00:00");
-    assert_eq!(open(&mut c, "0"), session);
-    drop(c);
-    q.wait_for("ready", 1);
 }
 
 #[test]
@@ -236,35 +235,18 @@ fn use_renews_the_lease() {
     let lease = |q: &mut Queue| shown(&mut q.admin, &session).unwrap()["lease"].clone();
     let first = lease(&mut q);
     let join = format!("SELECT xqueue.identify('{session}', local => true)");
-    c.batch_execute(&join).unwrap();
+    c.run(&join);
     assert_eq!(lease(&mut q), first);
     q.sql(&format!(
         "UPDATE xqueue.session SET lease = clock_timestamp() + '10 min' WHERE uuid = '{session}'"
     ));
-    c.batch_execute(&join).unwrap();
+    c.run(&join);
     wait_until("it is renewed", || {
         let sql = format!(
             "SELECT lease > clock_timestamp() + '1 hour' FROM xqueue.sessions WHERE session = '{session}'"
         );
         scalar(&mut q.admin, &sql, &[])
     });
-}
-
-/// A shared task passes from one connection to another without becoming ready in between.
-#[test]
-fn waiting_consumers_of_a_shared_session() {
-    let (mut q, mut c, session, id) = taken_with("1 hour");
-    let name = q.name.clone();
-    let mut second = q.client();
-    join(&mut second, &session);
-    let waiter = Waiter::start(second, &format!("SELECT xqueue.take('{name}', '30s')"));
-    wait_until("it waits", || is_waiting(&mut q.admin, waiter.pid));
-    let next = put(&mut c, &name, 2);
-    let (_second, task) = waiter.task();
-    assert_eq!(task["id"], next);
-    assert_eq!(ack(&mut c, &name, next).len(), 1);
-    assert_eq!(ack(&mut c, &name, id).len(), 1);
-    q.assert_tasks(&[("total", 0)]);
 }
 
 /// A connection that fails to join a session stays in the session that it had joined before.
@@ -293,31 +275,15 @@ fn a_failure_to_join_another() {
 #[test]
 fn giving_grace_side_by_side() {
     let (q, c, session, _) = taken_with("1 hour");
+    let grace = format!(
+        "SET statement_timeout = '10s'; BEGIN; \
+         SELECT xqueue.identify('{session}', grace => '2 hours', local => true)"
+    );
     let mut clients = [q.client(), q.client()];
-    for client in &mut clients {
-        client
-            .batch_execute(&format!(
-                "SET statement_timeout = '10s'; BEGIN; \
-                 SELECT xqueue.identify('{session}', grace => '2 hours', local => true)"
-            ))
-            .unwrap();
-    }
-    clients.iter_mut().for_each(|client| client.batch_execute("COMMIT").unwrap());
+    clients.iter_mut().for_each(|client| q.run(client, &grace));
+    clients.iter_mut().for_each(|client| q.run(client, "COMMIT"));
     drop(c);
-    q.client()
-        .batch_execute(&format!("SELECT xqueue.identify('{session}', grace => '0')"))
-        .unwrap();
-}
-
-#[test]
-fn statistics_of_a_task_name_its_session() {
-    let (mut q, c, session, id) = taken_with("1 hour");
-    let sql = format!("SELECT xqueue.stats('{{q}}', {id})");
-    assert!(q.ask_one(&sql)["pid"].is_number());
-    leave(&mut q, c, &session);
-    let stats = q.ask_one(&sql);
-    assert_eq!((&stats["session"], stats.get("pid")), (&json!(session), None));
-    q.sql(&format!("SELECT xqueue.identify('{session}', grace => '0')"));
+    q.run(&mut q.client(), &format!("SELECT xqueue.identify('{session}', grace => '0')"));
 }
 
 /// DISCARD ALL has ended the session that took the task, but the worker has not given the task back yet.
@@ -329,7 +295,7 @@ fn a_task_of_an_earlier_session_of_the_connection() {
     let id = put(&mut c, &name, 1);
     take_all(&mut c, &name);
     q.sql("BEGIN; SELECT FROM {q} FOR UPDATE");
-    c.batch_execute("DISCARD ALL").unwrap();
+    c.run("DISCARD ALL");
     let words = format!("task {id} is taken by an earlier session of this connection");
     expect_error(&mut c, &format!("SELECT xqueue.ack('{name}', {id})"), "55006", &words);
     q.sql("ROLLBACK");
@@ -350,7 +316,7 @@ fn joining_another_session_warns_of_the_tasks_left_behind() {
     let mut c = xqueue_tests::open(&config);
     let mine = identity(&mut c);
     let warned = |c: &mut Client, sql: &str| {
-        c.batch_execute(sql).unwrap();
+        c.run(sql);
         std::mem::take(&mut *warnings.lock().unwrap())
     };
     let join_it = format!("SELECT xqueue.identify('{session}')");

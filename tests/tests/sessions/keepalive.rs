@@ -52,7 +52,7 @@ impl Drop for Remote {
 }
 
 fn take(c: &mut Client, queue: &str) {
-    c.batch_execute(&format!("SELECT xqueue.take('{queue}')")).unwrap();
+    c.run(&format!("SELECT xqueue.take('{queue}')"));
 }
 
 #[test]
@@ -63,6 +63,14 @@ fn the_first_take_sets_the_keepalive_of_its_connection() {
     assert_eq!(after, "30 5 3 45000");
     assert_eq!(remote.values("-c xqueue.consumer_keepalive=2").1, "2 1 3 5000");
     assert_eq!(remote.values("-c xqueue.consumer_keepalive=1min").1, "60 10 3 90000");
+    // A rollback leaves it.
+    let mut c = remote.connect("");
+    remote.q.run(&mut c, "BEGIN; SAVEPOINT s; SELECT xqueue.take('{q}'); ROLLBACK TO s; ROLLBACK");
+    assert_eq!(shown(&mut c), "30 5 3 45000");
+    // Connections of Unix sockets have none.
+    let mut c = remote.q.client();
+    take(&mut c, &remote.q.name);
+    assert_eq!(shown(&mut c), "0 0 0 0");
 }
 
 #[test]
@@ -77,34 +85,13 @@ fn values_set_by_others_win() {
     remote.q.sql(&format!("ALTER ROLE {role} SET tcp_keepalives_count = 9"));
     assert_eq!(remote.values("").1, "30 5 9 45000", "the role's values");
     let mut c = remote.connect("");
-    c.batch_execute("SET tcp_keepalives_interval = 11").unwrap();
+    c.run("SET tcp_keepalives_interval = 11");
     take(&mut c, &remote.q.name);
     assert_eq!(shown(&mut c), "30 11 9 45000", "the values of the session");
-    c.batch_execute("RESET tcp_keepalives_interval; SET tcp_keepalives_idle = 12").unwrap();
+    c.run("RESET tcp_keepalives_interval; SET tcp_keepalives_idle = 12");
     assert_eq!(shown(&mut c), "12 5 9 45000", "later ones as well");
-    c.batch_execute("DISCARD ALL").unwrap();
+    c.run("DISCARD ALL");
     assert_eq!(shown(&mut c), "30 5 9 45000");
-}
-
-#[test]
-fn a_rollback_leaves_the_keepalive() {
-    let remote = Remote::new();
-    let mut c = remote.connect("");
-    let name = &remote.q.name;
-    c.batch_execute(&format!(
-        "BEGIN; SAVEPOINT s; SELECT xqueue.take('{name}'); ROLLBACK TO s; ROLLBACK"
-    ))
-    .unwrap();
-    assert_eq!(shown(&mut c), "30 5 3 45000");
-}
-
-#[test]
-fn connections_of_unix_sockets_have_no_keepalive() {
-    let mut q = Queue::new("keepalive");
-    let mut c = q.client();
-    q.sql("SELECT xqueue.put('{q}', '{}')");
-    take(&mut c, &q.name);
-    assert_eq!(shown(&mut c), "0 0 0 0");
 }
 
 /// Another host: a network namespace, and the link to it.

@@ -1,6 +1,5 @@
 //! Sessions and their tasks: which session owns a task, and what happens to the task when a connection ends.
 
-mod connections200;
 mod connections_lost;
 mod held;
 mod identified;

@@ -27,7 +27,7 @@ fn the_view_of_sessions_reads_each_session_and_each_connection_once() {
                 scalar(&mut c, "SELECT xqueue.identify(grace => '1 minute')::text", &[]);
             (session, c)
         });
-        admin.batch_execute("ANALYZE xqueue.session").unwrap();
+        admin.run("ANALYZE xqueue.session");
         for (session, c) in &mut attached {
             let pid: i32 = scalar(c, "SELECT pg_backend_pid()", &[]);
             let sql = "SELECT pids = ARRAY[$1::integer] FROM xqueue.sessions WHERE session = $2::text::uuid";

@@ -51,31 +51,6 @@ fn session_mode_gives_back_the_tasks_of_a_client_that_leaves() {
 }
 
 #[test]
-fn session_mode_serves_consumers_that_wait() {
-    let pooler = Pooler::start("session", 3);
-    let mut q = Queue::new("pooled");
-    let name = q.name.clone();
-    let take = format!("SELECT xqueue.take('{name}', '30s')");
-    let waiter = Waiter::start(pooler.client(), &take);
-    q.wait_for_consumers(1);
-    put(&mut q.admin, &name, 1);
-    let (mut consumer, task) = waiter.task();
-    assert_eq!(ack(&mut consumer, &name, id(&task)).len(), 1);
-
-    put(&mut q.admin, &name, 2);
-    let next = |c: &mut Client, task: Option<&Value>| -> Value {
-        let sql = "CALL xqueue.next($1::text, '30s', task => $2::jsonb)";
-        c.query_one(sql, &[&name, &task]).expect("next gives a task").get(0)
-    };
-    let task = next(&mut consumer, None);
-    put(&mut q.admin, &name, 3);
-    assert_eq!(id(&next(&mut consumer, Some(&task))), 3);
-    q.assert_tasks(&[("taken", 1), ("total", 1)]);
-    drop(consumer);
-    q.wait_for("ready", 1);
-}
-
-#[test]
 fn nothing_is_taken_for_a_client_that_was_killed_while_it_waited() {
     for mode in ["session", "transaction"] {
         let pooler = Pooler::start(mode, 2);
@@ -185,7 +160,6 @@ fn a_refusal_between_roles_mentions_no_pooler() {
     assert!(!hint_for(&mut first).contains("pooler"));
     drop((admin, first, second));
     q.wait_for("ready", 1);
-    q.sql(&format!("REVOKE ALL ON {{q}} FROM {}", role.name));
 }
 
 /// Each transaction can run on any connection, so the client names its session.
@@ -231,37 +205,28 @@ fn transaction_mode_identity_in_each_transaction() {
     q.sql(&format!("DELETE FROM xqueue.session WHERE uuid = '{session}'"));
 }
 
-/// The tasks of a vanished client come back after the grace of its session.
+/// The tasks of a vanished client come back after the grace of its session, or after their time to run, although no
+/// connection ends.
 #[test]
-fn transaction_mode_identity_of_a_client_that_is_gone() {
-    let pooler = Pooler::start("transaction", 2);
-    let mut q = Queue::new("pooled");
-    let name = q.name.clone();
-    put(&mut q.admin, &name, 1);
-    let mut consumer = pooler.client();
-    let open = "SELECT xqueue.identify(grace => '300 ms', local => true)";
-    ask(&mut consumer, "BEGIN");
-    assert!(ask(&mut consumer, open).is_some());
-    assert!(ask(&mut consumer, &format!("SELECT xqueue.take('{name}')")).is_some());
-    ask(&mut consumer, "COMMIT");
-    drop(consumer);
-    wait_until("the task is given back", || q.calls("session") == 1);
-    q.assert_tasks(&[("ready", 1)]);
-}
-
-/// Unacked tasks come back although no connection ends.
-#[test]
-fn transaction_mode_a_time_to_run_gives_back_what_cannot_be_acked() {
-    let pooler = Pooler::start("transaction", 2);
-    let mut q = Queue::new("pooled");
-    q.upgrade(&json!({"features": {"ttr": "300 ms"}}));
-    let name = q.name.clone();
-    put(&mut q.admin, &name, 1);
-    let mut consumer = pooler.client();
-    assert!(ask(&mut consumer, &format!("SELECT xqueue.take('{name}')")).is_some());
-    drop(consumer);
-    wait_until("the task is given back", || q.calls("ttr") == 1);
-    q.assert_tasks(&[("ready", 1)]);
+fn transaction_mode_gives_back_the_tasks_of_a_client_that_is_gone() {
+    for (call, ttr, before) in [
+        ("session", json!(false), "SELECT xqueue.identify(grace => '300 ms', local => true)"),
+        ("ttr", json!("300 ms"), "SELECT 1"),
+    ] {
+        let pooler = Pooler::start("transaction", 2);
+        let mut q = Queue::new("pooled");
+        q.upgrade(&json!({"features": {"ttr": ttr}}));
+        let name = q.name.clone();
+        put(&mut q.admin, &name, 1);
+        let mut consumer = pooler.client();
+        ask(&mut consumer, "BEGIN");
+        assert!(ask(&mut consumer, before).is_some());
+        assert!(ask(&mut consumer, &format!("SELECT xqueue.take('{name}')")).is_some());
+        ask(&mut consumer, "COMMIT");
+        drop(consumer);
+        wait_until("the task is given back", || q.calls(call) == 1);
+        q.assert_tasks(&[("ready", 1)]);
+    }
 }
 
 /// Producers can use any mode of the pool.

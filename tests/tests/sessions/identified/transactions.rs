@@ -9,21 +9,21 @@ fn for_one_transaction() {
     let name = q.name.clone();
     let (mut first, mut second) = (q.client(), q.client());
     let id = put(&mut q.admin, &name, 1);
-    first.batch_execute("BEGIN").unwrap();
+    first.run("BEGIN");
     let open = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
     let session: String = scalar(&mut first, open, &[]);
     assert_eq!(scalar::<String>(&mut first, open, &[]), session, "the same all through");
     assert_eq!(identity(&mut first), session);
     take_all(&mut first, &name);
-    first.batch_execute("COMMIT").unwrap();
+    first.run("COMMIT");
     assert_ne!(identity(&mut first), session);
     let sql = format!("SELECT xqueue.ack('{name}', {id})");
     let words = format!("task {id} is taken by session {session}, not by you");
     expect_error(&mut first, &sql, "55006", &words);
     let join = format!("SELECT xqueue.identify('{session}', local => true)");
-    second.batch_execute(&format!("BEGIN; {join}; ROLLBACK; BEGIN; {join}")).unwrap();
+    second.run(&format!("BEGIN; {join}; ROLLBACK; BEGIN; {join}"));
     assert_eq!(ack(&mut second, &name, id).len(), 1);
-    second.batch_execute("ROLLBACK").unwrap();
+    second.run("ROLLBACK");
     assert!(is_taken(&mut q.admin, &name, id));
     let both =
         format!("SELECT a FROM ({join} AS s OFFSET 0) AS i, xqueue.ack('{name}', {id}) AS a");
@@ -39,9 +39,9 @@ fn a_long_transaction_blocks_no_other() {
         "UPDATE xqueue.session SET lease = clock_timestamp() + '10 min' WHERE uuid = '{session}'"
     ));
     let (mut first, mut second) = (q.client(), q.client());
-    first.batch_execute("BEGIN").unwrap();
+    first.run("BEGIN");
     join(&mut first, &session);
-    second.batch_execute("SET statement_timeout = '10s'").unwrap();
+    second.run("SET statement_timeout = '10s'");
     join(&mut second, &session);
     assert_eq!(ack(&mut second, &q.name, id).len(), 1);
     let mut third = q.client();
@@ -49,7 +49,7 @@ fn a_long_transaction_blocks_no_other() {
     take_all(&mut third, &q.name);
     drop(third);
     q.wait_for("ready", 1);
-    first.batch_execute("ROLLBACK").unwrap();
+    first.run("ROLLBACK");
     wait_until("the worker gets at it", || is_attached(&mut q.admin, &session));
 }
 
@@ -60,7 +60,7 @@ fn an_opening_that_is_rolled_back() {
     let mut c = q.client();
     put(&mut c, &q.name, 1);
     take_all(&mut c, &q.name);
-    c.batch_execute("BEGIN; SELECT xqueue.identify(grace => '1 hour'); ROLLBACK").unwrap();
+    c.run("BEGIN; SELECT xqueue.identify(grace => '1 hour'); ROLLBACK");
     let session = identity(&mut c);
     assert!(shown(&mut q.admin, &session).is_none());
     drop(c);
@@ -75,9 +75,9 @@ fn joined_in_a_transaction_that_is_rolled_back() {
     let session = identity(&mut first);
     put(&mut first, &q.name, 1);
     take_all(&mut first, &q.name);
-    second.batch_execute("BEGIN").unwrap();
+    second.run("BEGIN");
     join(&mut second, &session);
-    second.batch_execute("ROLLBACK").unwrap();
+    second.run("ROLLBACK");
     assert_eq!(identity(&mut second), session, "joining is no part of the transaction");
     drop(first);
     let sql =
@@ -95,13 +95,13 @@ fn opened_for_one_transaction_again_after_a_savepoint() {
     let mut c = q.client();
     let id = put(&mut c, &q.name, 1);
     let open = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
-    c.batch_execute("BEGIN; SAVEPOINT s").unwrap();
+    c.run("BEGIN; SAVEPOINT s");
     let ghost: String = scalar(&mut c, open, &[]);
-    c.batch_execute("ROLLBACK TO s").unwrap();
+    c.run("ROLLBACK TO s");
     let session: String = scalar(&mut c, open, &[]);
     assert_ne!(session, ghost);
     take_all(&mut c, &q.name);
-    c.batch_execute("COMMIT").unwrap();
+    c.run("COMMIT");
     assert!(is_taken(&mut q.admin, &q.name, id));
     assert!(shown(&mut q.admin, &session).is_some());
     join(&mut c, &session);
@@ -121,13 +121,13 @@ fn a_transaction_longer_than_the_grace() {
             let Err(error) = try_sql(&mut c, &join) else { break session };
             // Its grace expired in between.
             assert_eq!(code(&error), "42704", "{error:?}");
-            c.batch_execute("ROLLBACK").unwrap();
+            c.run("ROLLBACK");
         };
         let over = format!(
             "SELECT lease < clock_timestamp() FROM xqueue.sessions WHERE session = '{session}'"
         );
         wait_until("its lease is over", || scalar(&mut c, &over, &[]));
-        c.batch_execute("COMMIT").unwrap();
+        c.run("COMMIT");
         wait_until("it is over", || shown(&mut q.admin, &session).is_none());
     }
     put(&mut c, &q.name, 1);
@@ -138,10 +138,10 @@ fn the_own_session_while_another_is_joined_for_the_transaction() {
     let mut q = Queue::new("session");
     let (mut c, mut other) = (q.client(), q.client());
     let (mine, session) = (identity(&mut c), open(&mut other, "1 hour"));
-    c.batch_execute(&format!("BEGIN; SELECT xqueue.identify('{session}', local => true)")).unwrap();
+    c.run(&format!("BEGIN; SELECT xqueue.identify('{session}', local => true)"));
     let sql = "SELECT xqueue.identify($1::text::uuid, '2 hours')::text";
     assert_eq!(scalar::<String>(&mut c, sql, &[&mine]), mine);
-    c.batch_execute("COMMIT").unwrap();
+    c.run("COMMIT");
     assert_eq!(shown(&mut q.admin, &session).unwrap()["grace"], "01:00:00");
     assert_eq!(shown(&mut q.admin, &mine).unwrap()["grace"], "02:00:00");
     let sql = format!("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT xqueue.identify('{session}')");
