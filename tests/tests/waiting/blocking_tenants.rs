@@ -2,8 +2,6 @@
 //! cannot use its wake-up passes it on to consumers that have not checked since, once round the wait queue. The worker
 //! would rescue consumers that sleep although tasks are ready; it is stopped here.
 
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 use xqueue_tests::*;
 
 const COLUMNS: &str =
@@ -11,22 +9,29 @@ const COLUMNS: &str =
 const POLICY: &str = "ALTER TABLE {q} ENABLE ROW LEVEL SECURITY; \
                       CREATE POLICY own ON {q} USING (tenant = current_user)";
 
+const TAKE: &str = "SELECT xqueue.take('{q}', '50s')";
+
+/// The tenants.
+const A: usize = 0;
+const B: usize = 1;
+
 /// A queue that two tenants share; each has a role of its own.
 struct Shared {
     stopped: Option<Stopped>,
     q: Queue,
     database: Database,
-    a: Role,
-    b: Role,
+    tenants: [Role; 2],
 }
 
 impl Shared {
     fn with(options: &Value) -> Shared {
         alone();
-        let (a, b, database) = (Role::create(), Role::create(), Database::new("tenants"));
+        let (tenants, database) = ([Role::create(), Role::create()], Database::new("tenants"));
         let mut q = Queue::make(&database.name, &unique("tenants"), COLUMNS, options);
-        q.sql(&format!("GRANT SELECT, UPDATE, DELETE ON {{q}} TO {}, {}", a.name, b.name));
-        Shared { stopped: None, q, database, a, b }
+        for tenant in &tenants {
+            q.sql(&format!("GRANT SELECT, UPDATE, DELETE ON {{q}} TO {}", tenant.name));
+        }
+        Shared { stopped: None, q, database, tenants }
     }
 
     /// Separates the tenants by row security.
@@ -57,103 +62,85 @@ impl Shared {
         self.stopped = Some(Stopped::worker(&mut self.q.admin));
     }
 
-    fn client(&self, role: &Role) -> Client {
-        role.client_in(&self.database.name)
+    fn client(&self, tenant: usize) -> Client {
+        self.tenants[tenant].client_in(&self.database.name)
     }
 
     #[track_caller]
-    fn waits(&mut self, client: Client) -> Waiter {
-        let sql = format!("SELECT xqueue.take('{}', '50s')", self.q.name);
+    fn waits_in(&mut self, client: Client, sql: &str) -> Waiter {
+        let sql = sql.replace("{q}", &self.q.name);
         Waiter::waiting_in(&mut self.q, client, &sql)
     }
 
-    fn a_waits(&mut self) -> Waiter {
-        let client = self.client(&self.a);
-        self.waits(client)
+    #[track_caller]
+    fn waits(&mut self, tenant: usize) -> Waiter {
+        self.waits_in(self.client(tenant), TAKE)
     }
 
-    fn b_waits(&mut self) -> Waiter {
-        let client = self.client(&self.b);
-        self.waits(client)
-    }
-
-    fn many_bs_wait(&mut self, count: usize) -> Vec<Waiter> {
-        (0..count).map(|_| self.b_waits()).collect()
+    fn many_wait(&mut self, tenant: usize, count: usize) -> Vec<Waiter> {
+        (0..count).map(|_| self.waits(tenant)).collect()
     }
 
     /// Puts tasks for a tenant in one transaction.
     #[track_caller]
-    fn insert(&mut self, tenant: &str, count: i64) {
+    fn insert(&mut self, tenant: usize, count: i64) {
         self.q.sql(&format!(
-            "INSERT INTO {{q}} (tenant) SELECT '{tenant}' FROM generate_series(1, {count})"
+            "INSERT INTO {{q}} (tenant) SELECT '{}' FROM generate_series(1, {count})",
+            self.tenants[tenant].name
         ));
     }
 
-    fn insert_for_a(&mut self, count: i64) {
-        let name = self.a.name.clone();
-        self.insert(&name, count);
-    }
-
-    fn insert_for_b(&mut self, count: i64) {
-        let name = self.b.name.clone();
-        self.insert(&name, count);
-    }
-
     #[track_caller]
-    fn assert_is_for(waiter: Waiter, role: &Role) -> Client {
+    fn assert_gets_its(&self, tenant: usize, waiter: Waiter) -> Client {
         let (client, task) = waiter.task();
-        assert_eq!(task["tenant"], json!(role.name), "{task}");
+        assert_eq!(task["tenant"], json!(self.tenants[tenant].name), "{task}");
         client
     }
 }
 
-#[track_caller]
-fn b_passes_it_on(mut shared: Shared) {
-    let b = shared.b_waits();
-    let a = shared.a_waits();
-    shared.stop_worker();
-    shared.insert_for_a(1);
-    let client = Shared::assert_is_for(a, &shared.a);
-    assert!(!b.finished());
-    shared.insert_for_b(1);
-    // The sub-queue has no task in flight from here on.
-    shared.q.sql("SELECT xqueue.delete('{q}', id) FROM {q} WHERE status = 'T'");
-    Shared::assert_is_for(b, &shared.b);
-    drop(client);
-}
-
+/// Row security hides the task from the first in line, or the pick function does not choose it.
 #[test]
-fn the_first_in_line_may_not_see_the_task() {
-    b_passes_it_on(Shared::secured(&json!({})));
-}
-
-#[test]
-fn the_task_is_not_picked_for_the_first_in_line() {
-    b_passes_it_on(Shared::picked());
-}
-
-#[test]
-fn sub_queues_of_others() {
-    let mut shared = Shared::secured(&json!({"features": {"utube": true}}));
-    shared.q.sql("ALTER TABLE {q} ALTER tube SET DEFAULT 'one'");
-    b_passes_it_on(shared);
+fn the_first_in_line_passes_it_on() {
+    for (features, take) in [
+        (json!({}), TAKE),
+        (json!({}), "CALL xqueue.next('{q}', '50s')"),
+        (json!({"tube": true}), "SELECT xqueue.take('{q}', '50s', tube => 'one')"),
+        (json!({"utube": true}), TAKE),
+        (json!(null), TAKE),
+    ] {
+        println!("{take} with {features}");
+        let mut shared = match features.is_null() {
+            true => Shared::picked(),
+            false => Shared::secured(&json!({"features": features})),
+        };
+        if features.get("tube").or(features.get("utube")).is_some() {
+            shared.q.sql("ALTER TABLE {q} ALTER tube SET DEFAULT 'one'");
+        }
+        let [b, a] = [B, A].map(|tenant| shared.waits_in(shared.client(tenant), take));
+        shared.stop_worker();
+        shared.insert(A, 1);
+        let client = shared.assert_gets_its(A, a);
+        assert!(!b.finished());
+        shared.insert(B, 1);
+        // The sub-queue has no task in flight from here on.
+        shared.q.sql("SELECT xqueue.delete('{q}', id) FROM {q} WHERE status = 'T'");
+        shared.assert_gets_its(B, b);
+        drop(client);
+    }
 }
 
 /// A take that is shown no row by row security reports nothing about the sub-queues.
 #[test]
 fn sub_queues_that_others_have_looked_into() {
     let mut shared = Shared::secured(&json!({"features": {"utube": true}}));
-    let name = shared.a.name.clone();
-    shared.q.sql(&format!(
-        "INSERT INTO {{q}} (tenant, tube) SELECT '{name}', 'tube ' || n FROM generate_series(1, 150) n"
-    ));
-    let (mut a, mut b) = (shared.client(&shared.a), shared.client(&shared.b));
+    shared.insert(A, 150);
+    shared.q.sql("UPDATE {q} SET tube = 'tube ' || id");
+    let (mut a, mut b) = (shared.client(A), shared.client(B));
     let name = shared.q.name.clone();
     for round in 0..3 {
         assert!(take(&mut b, &name, "0", 200).is_empty());
-        let sql =
-            format!("SELECT count(*) FROM xqueue.take('{name}', count => 200, tube => 'tube 7')");
-        assert_eq!(scalar::<i64>(&mut b, &sql, &[]), 0);
+        let take_one_tube = "SELECT xqueue.take('{q}', count => 200, tube => 'tube 7')";
+        assert!(ask(&mut b, &name, take_one_tube).is_empty());
         let taken = ids(&take(&mut a, &name, "0", 200));
         assert_eq!(taken.len(), 150, "in round {round}");
         for id in taken {
@@ -163,161 +150,66 @@ fn sub_queues_that_others_have_looked_into() {
 }
 
 #[test]
-fn tubes_of_others() {
-    let mut shared = Shared::secured(&json!({"features": {"tube": true}}));
-    shared.q.sql("ALTER TABLE {q} ALTER tube SET DEFAULT 'one'");
-    let sql = format!("SELECT xqueue.take('{}', '50s', tube => 'one')", shared.q.name);
-    let client = shared.client(&shared.b);
-    let _b = Waiter::waiting_in(&mut shared.q, client, &sql);
-    let client = shared.client(&shared.a);
-    let a = Waiter::waiting_in(&mut shared.q, client, &sql);
-    shared.stop_worker();
-    shared.insert_for_a(1);
-    Shared::assert_is_for(a, &shared.a);
-}
-
-#[test]
 fn row_security_that_is_switched_on_while_they_wait() {
     let mut shared = Shared::with(&json!({}));
-    let _bs = shared.many_bs_wait(3);
-    let a = shared.a_waits();
+    let _bs = shared.many_wait(B, 3);
+    let a = shared.waits(A);
     shared.q.sql(POLICY);
     shared.stop_worker();
-    shared.insert_for_a(1);
-    Shared::assert_is_for(a, &shared.a);
+    shared.insert(A, 1);
+    shared.assert_gets_its(A, a);
 }
 
 #[test]
 fn the_last_of_many_gets_its_task() {
     let mut shared = Shared::secured(&json!({}));
-    let bs = shared.many_bs_wait(12);
-    let mut client = shared.client(&shared.a);
+    let bs = shared.many_wait(B, 12);
+    let mut client = shared.client(A);
     for _ in 0..5 {
-        let a = shared.waits(client);
+        let a = shared.waits_in(client, TAKE);
         shared.stop_worker();
-        shared.insert_for_a(1);
-        client = Shared::assert_is_for(a, &shared.a);
+        shared.insert(A, 1);
+        client = shared.assert_gets_its(A, a);
         drop(shared.stopped.take());
     }
     assert!(bs.iter().all(|b| !b.finished()));
-}
-
-#[test]
-fn several_tasks_at_once_for_the_last_of_many() {
-    let mut shared = Shared::secured(&json!({}));
-    let _bs = shared.many_bs_wait(4);
-    let waiters: Vec<Waiter> = (0..4).map(|_| shared.a_waits()).collect();
-    let _more = shared.many_bs_wait(4);
+    // Several tasks at once.
+    let waiters = shared.many_wait(A, 4);
+    let _more = shared.many_wait(B, 4);
     shared.stop_worker();
-    shared.insert_for_a(4);
+    shared.insert(A, 4);
     for waiter in waiters {
-        Shared::assert_is_for(waiter, &shared.a);
+        shared.assert_gets_its(A, waiter);
     }
 }
 
+/// The first consumer is woken and ends before it checks, or its timeout has passed when it checks and finds no task.
 #[test]
-fn a_loop_by_next() {
-    let mut shared = Shared::secured(&json!({}));
-    let sql = format!("CALL xqueue.next('{}', '50s')", shared.q.name);
-    let client = shared.client(&shared.b);
-    let b = Waiter::waiting_in(&mut shared.q, client, &sql);
-    let client = shared.client(&shared.a);
-    let a = Waiter::waiting_in(&mut shared.q, client, &sql);
-    shared.stop_worker();
-    shared.insert_for_a(1);
-    Shared::assert_is_for(a, &shared.a);
-    assert!(!b.finished());
-}
-
-/// The first consumer is woken and ends before it checks. `end` ends it and is given its PID.
-#[track_caller]
-fn ends_with_the_wake_up(timeouts: &str, end: impl FnOnce(&mut Shared, i32)) {
-    let mut shared = Shared::secured(&json!({}));
-    let mut client = shared.client(&shared.b);
-    client.batch_execute(timeouts).expect("its settings");
-    let b = shared.waits(client);
-    let a = shared.a_waits();
-    shared.stop_worker();
-    let stopped = Stopped::backend(b.pid);
-    shared.insert_for_a(1);
-    shared.q.wait_for_consumers(1);
-    end(&mut shared, b.pid);
-    drop(stopped);
-    Shared::assert_is_for(a, &shared.a);
-    drop(b.join());
-}
-
-#[test]
-fn cancelled_with_the_wake_up() {
-    ends_with_the_wake_up("", |shared, pid| {
-        shared.q.sql(&format!("SELECT pg_cancel_backend({pid})"));
-    });
-}
-
-#[test]
-fn terminated_with_the_wake_up() {
-    ends_with_the_wake_up("", |shared, pid| {
-        shared.q.sql(&format!("SELECT pg_terminate_backend({pid})"));
-    });
-}
-
-#[test]
-fn statement_timeout_with_the_wake_up() {
-    ends_with_the_wake_up("SET statement_timeout = '2s'", |shared, pid| {
-        let over =
-            "SELECT now() > query_start + interval '2 s' FROM pg_stat_activity WHERE pid = $1";
-        wait_until("its time is over", || scalar(&mut shared.q.admin, over, &[&pid]));
-    });
-}
-
-/// The consumer's timeout has passed when it checks and finds no task.
-#[test]
-fn a_timeout_that_meets_the_wake_up() {
-    let mut shared = Shared::secured(&json!({}));
-    let sql = format!("SELECT xqueue.take('{}', '2 s')", shared.q.name);
-    let client = shared.client(&shared.b);
-    let b = Waiter::waiting_in(&mut shared.q, client, &sql);
-    let a = shared.a_waits();
-    shared.stop_worker();
-    let stopped = Stopped::backend(b.pid);
-    shared.insert_for_a(1);
-    let over = "SELECT now() > query_start + interval '2 s' FROM pg_stat_activity WHERE pid = $1";
-    wait_until("its time is over", || scalar(&mut shared.q.admin, over, &[&b.pid]));
-    drop(stopped);
-    Shared::assert_is_for(a, &shared.a);
-    assert_eq!(b.join().result.expect("no error"), Vec::<Value>::new());
-}
-
-/// The last consumer gets the task, no matter how and when the woken first one ends.
-#[test]
-fn an_end_that_meets_the_wake_up() {
-    let seed = seed();
-    let mut random = StdRng::seed_from_u64(seed);
-    let mut shared = Shared::secured(&json!({}));
-    let name = shared.q.name.clone();
-    let mut hand = shared.q.client();
-    let mut a = Some(shared.client(&shared.a));
-    for _ in 0..40 {
-        let b = match random.random_range(0..3) {
-            // Its timeout expires at about the moment when it is woken.
-            0 => {
-                let timeout = random.random_range(60..90);
-                let sql = format!("SELECT xqueue.take('{name}', '{timeout} ms')");
-                Waiter::start(shared.client(&shared.b), &sql)
-            }
-            _ => shared.b_waits(),
-        };
-        let waiter = shared.waits(a.take().expect("its connection"));
+fn ended_with_the_wake_up() {
+    for end in ["pg_cancel_backend", "pg_terminate_backend", "statement_timeout", "timeout"] {
+        println!("{end}");
+        let mut shared = Shared::secured(&json!({}));
+        let mut client = shared.client(B);
+        if end == "statement_timeout" {
+            client.run("SET statement_timeout = '2s'");
+        }
+        let take = if end == "timeout" { TAKE.replace("50s", "2s") } else { TAKE.to_owned() };
+        let b = shared.waits_in(client, &take);
+        let a = shared.waits(A);
         shared.stop_worker();
-        let how = ["pg_cancel_backend", "pg_terminate_backend"][random.random_range(0..2)];
-        let ends = format!("SELECT {how}({})", b.pid);
-        std::thread::scope(|scope| {
-            scope.spawn(|| hand.batch_execute(&ends).expect("the signal is sent"));
-            shared.insert_for_a(1);
-        });
-        a = Some(Shared::assert_is_for(waiter, &shared.a));
-        drop(shared.stopped.take());
-        drop(b.join().client);
+        let stopped = Stopped::backend(b.pid);
+        shared.insert(A, 1);
+        shared.q.wait_for_consumers(1);
+        if end.contains("timeout") {
+            let over =
+                "SELECT now() > query_start + interval '2 s' FROM pg_stat_activity WHERE pid = $1";
+            wait_until("its time is over", || scalar(&mut shared.q.admin, over, &[&b.pid]));
+        } else {
+            shared.q.sql(&format!("SELECT {end}({})", b.pid));
+        }
+        drop(stopped);
+        shared.assert_gets_its(A, a);
+        assert_eq!(b.join().result.ok(), (end == "timeout").then(Vec::new));
     }
 }
 
@@ -328,7 +220,7 @@ fn a_task_for_no_consumer_goes_round_once() {
     let mut shared = Shared::picked();
     // Once the tasks are counted, all waiting consumers are woken to check.
     shared.q.assert_exact();
-    let bs = shared.many_bs_wait(10);
+    let bs = shared.many_wait(B, 10);
     shared.stop_worker();
     let in_vain = "SELECT pg_sequence_last_value(oid) FROM pg_class WHERE relkind = 'S' AND relname LIKE '%_in_vain'";
     let looks_in_vain = |q: &mut Queue| -> i64 {
@@ -337,9 +229,9 @@ fn a_task_for_no_consumer_goes_round_once() {
     wait_until("each has looked", || looks_in_vain(&mut shared.q) >= bs.len() as i64);
     let before = looks_in_vain(&mut shared.q);
     for _ in 0..PUTS {
-        shared.insert("another", 1);
+        shared.q.sql("INSERT INTO {q} (tenant) VALUES ('another')");
     }
-    shared.insert_for_b(1);
+    shared.insert(B, 1);
     wait_until("the task for one of them is taken", || bs.iter().any(Waiter::finished));
     let looks = looks_in_vain(&mut shared.q) - before;
     assert!(looks <= (PUTS + 1) * bs.len() as i64, "{looks} looks in vain for {PUTS} tasks");

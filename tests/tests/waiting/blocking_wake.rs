@@ -14,13 +14,6 @@ fn woken_by(q: &mut Queue, action: impl FnOnce(&mut Queue)) -> Value {
     task
 }
 
-/// Asserts that the waiter still sleeps after an event that could have woken it.
-#[track_caller]
-fn still_waiting(q: &mut Queue, waiter: &Waiter) {
-    wait_until("it waits on", || is_waiting(&mut q.admin, waiter.pid) || waiter.finished());
-    assert!(!waiter.finished(), "it was served, or failed");
-}
-
 #[test]
 fn a_new_task() {
     let mut q = Queue::new("wake");
@@ -57,12 +50,12 @@ fn a_task_that_another_session_lets_go() {
         let (name, mut other) = (q.name.clone(), q.client());
         put(&mut other, &name, 1);
         for sql in holds.split("; ") {
-            other.batch_execute(&sql.replace("{q}", &name)).unwrap();
+            other.run(&sql.replace("{q}", &name));
         }
         let mut other = Some(other);
         let task = woken_by(&mut q, |_| match (lets_go, &mut other) {
             ("", other) => drop(other.take()),
-            (sql, Some(other)) => other.batch_execute(&sql.replace("{q}", &name)).unwrap(),
+            (sql, Some(other)) => other.run(&sql.replace("{q}", &name)),
             (_, None) => {}
         });
         assert_eq!(task["payload"] == json!(2), holds.contains("payload"));
@@ -81,42 +74,6 @@ fn update_by_hand_from_each_state() {
 }
 
 #[test]
-fn exception_block_around_anothers_take() {
-    let mut q = Queue::new("wake");
-    let (name, gate) = (q.name.clone(), pid(&mut q.admin));
-    put(&mut q.admin, &name, 1);
-    q.sql(&format!("SELECT pg_advisory_lock({gate})"));
-    let other = Waiter::start(
-        q.client(),
-        &format!(
-            "DO $$ BEGIN PERFORM xqueue.take('{name}'); PERFORM pg_advisory_lock({gate}); RAISE 'no';
-             EXCEPTION WHEN raise_exception THEN PERFORM pg_advisory_lock({gate} + 1000000000); END $$"
-        ),
-    );
-    q.sql(&format!("SELECT pg_advisory_lock({gate} + 1000000000)"));
-    wait_until("the other has taken it", || {
-        let sql = "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)";
-        scalar(&mut q.admin, sql, &[&other.pid])
-    });
-    // The other session leaves the block, and is still in its transaction when the waiter gets its task.
-    woken_by(&mut q, |q| q.sql(&format!("SELECT pg_advisory_unlock({gate})")));
-    assert!(!other.finished());
-    q.sql("SELECT pg_advisory_unlock_all()");
-    other.join().result.unwrap();
-}
-
-#[test]
-fn another_queue_does_not() {
-    let (mut q, mut other) = (Queue::new("wake"), Queue::new("other"));
-    let (waiter, served) = (Waiter::take(&mut q), Waiter::take(&mut other));
-    other.sql("SELECT xqueue.put('{q}', '[{}, {}, {}]')");
-    served.task();
-    still_waiting(&mut q, &waiter);
-    q.sql("INSERT INTO {q} DEFAULT VALUES");
-    waiter.task();
-}
-
-#[test]
 fn a_wait_inside_a_block_a_function_or_a_savepoint() {
     let mut q = Queue::new("wake");
     let name = q.name.clone();
@@ -126,12 +83,12 @@ fn a_wait_inside_a_block_a_function_or_a_savepoint() {
          EXCEPTION WHEN division_by_zero THEN RETURN NULL; END; END $$"
     ));
     let mut c = q.client();
-    c.batch_execute("BEGIN; SAVEPOINT a").unwrap();
+    c.run("BEGIN; SAVEPOINT a");
     let waiter = Waiter::start(c, &format!("SELECT {name}_f()"));
     q.wait_for_consumers(1);
     put(&mut q.admin, &name, 1);
     let (mut c, task) = waiter.task();
-    c.batch_execute("ROLLBACK").unwrap();
+    c.run("ROLLBACK");
     assert_eq!(status(&mut c, &name, id(&task)).as_deref(), Some("R"));
     q.sql(&format!("DROP FUNCTION {name}_f()"));
 }
@@ -149,7 +106,8 @@ fn commit_prepared_of_a_resume() {
     other.sql("BEGIN; SELECT xqueue.put('{q}', '{}'); PREPARE TRANSACTION '{q}'");
     other.sql("COMMIT PREPARED '{q}'");
     other.assert_exact();
-    still_waiting(&mut q, &waiter);
+    wait_until("it waits on", || is_waiting(&mut q.admin, waiter.pid) || waiter.finished());
+    assert!(!waiter.finished(), "it was served, or failed");
     q.sql(&format!("COMMIT PREPARED '{gid}'"));
     waiter.task();
 }
