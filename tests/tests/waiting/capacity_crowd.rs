@@ -19,11 +19,11 @@ fn produce(mut c: Client, name: &str, seed: u64) {
         let is_undone = random.random_bool(0.2);
         let sql = format!("SELECT xqueue.put('{{q}}', '{}', timeout => '60s')", empty_tasks(some));
         if is_undone {
-            c.batch_execute("BEGIN").unwrap();
+            c.run("BEGIN");
         }
         assert_eq!(ask(&mut c, name, &sql).len() as i64, some, "within its timeout");
         if is_undone {
-            c.batch_execute("ROLLBACK").unwrap();
+            c.run("ROLLBACK");
         } else {
             left -= some;
         }
@@ -45,13 +45,23 @@ fn consume(mut c: Client, name: &str, are_all_put: &AtomicBool) -> i64 {
     }
 }
 
-/// Returns the greatest number of tasks ever seen.
-fn observe(mut c: Client, name: &str, is_over: &AtomicBool) -> i64 {
-    let (sql, mut most) = (format!("SELECT count(*) FROM {name}"), 0);
-    while !is_over.load(Ordering::Relaxed) {
-        most = most.max(scalar::<i64>(&mut c, &sql, &[]));
-    }
-    most
+/// Does work. Meanwhile an observer never sees more tasks than the capacity.
+fn observed<T>(name: &str, work: impl FnOnce() -> T) -> T {
+    let (sql, is_over) = (format!("SELECT count(*) FROM {name}"), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let observer = scope.spawn(|| {
+            let (mut c, mut most) = (connect(), 0);
+            while !is_over.load(Ordering::Relaxed) {
+                most = most.max(scalar::<i64>(&mut c, &sql, &[]));
+            }
+            most
+        });
+        let done = work();
+        is_over.store(true, Ordering::Relaxed);
+        let most = observer.join().unwrap();
+        assert!(most <= CAPACITY, "{most} tasks were seen");
+        done
+    })
 }
 
 #[test]
@@ -59,24 +69,21 @@ fn a_hundred_producers() {
     let seed = seed();
     let mut q = Queue::limited("crowd", CAPACITY, 0);
     let name = q.name.clone();
-    let (are_all_put, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let are_all_put = AtomicBool::new(false);
     let clients: Vec<Client> = (0..PRODUCERS).map(|_| q.client()).collect();
-    let (done, most) = std::thread::scope(|scope| {
-        let observer = scope.spawn(|| observe(connect(), &name, &is_over));
-        let consumers: Vec<_> =
-            (0..4).map(|_| scope.spawn(|| consume(connect(), &name, &are_all_put))).collect();
-        let producers = clients.into_iter().enumerate().map(|(n, client)| {
-            let name = &name;
-            scope.spawn(move || produce(client, name, seed ^ n as u64))
-        });
-        producers.collect::<Vec<_>>().into_iter().for_each(|p| p.join().unwrap());
-        are_all_put.store(true, Ordering::Relaxed);
-        let done: i64 = consumers.into_iter().map(|c| c.join().unwrap()).sum();
-        is_over.store(true, Ordering::Relaxed);
-        (done, observer.join().unwrap())
+    let done = observed(&name, || {
+        std::thread::scope(|scope| {
+            let consumers: Vec<_> =
+                (0..4).map(|_| scope.spawn(|| consume(connect(), &name, &are_all_put))).collect();
+            let producers = clients.into_iter().enumerate().map(|(n, client)| {
+                let name = &name;
+                scope.spawn(move || produce(client, name, seed ^ n as u64))
+            });
+            producers.collect::<Vec<_>>().into_iter().for_each(|p| p.join().unwrap());
+            are_all_put.store(true, Ordering::Relaxed);
+            consumers.into_iter().map(|c| c.join().unwrap()).sum::<i64>()
+        })
     });
-    assert!(most <= CAPACITY, "{most} tasks were seen");
-    println!("at most {most} tasks were seen");
     assert_eq!(done, PRODUCERS * TASKS);
     q.assert_tasks(&[("total", 0)]);
     assert_eq!(q.calls("put"), PRODUCERS * TASKS);
@@ -87,37 +94,30 @@ fn a_hundred_producers() {
 fn by_hand() {
     let mut q = Queue::limited("crowd", CAPACITY, 0);
     let name = q.name.clone();
-    let is_over = AtomicBool::new(false);
-    let most = std::thread::scope(|scope| {
-        let observer = scope.spawn(|| observe(connect(), &name, &is_over));
-        let inserters: Vec<_> = (0..8)
-            .map(|n| {
-                let (mut c, name) = (q.client(), &name);
-                scope.spawn(move || {
-                    let mut random = StdRng::seed_from_u64(n);
-                    for _ in 0..60 {
-                        let rows = random.random_range(1..5);
-                        let end = if random.random_bool(0.3) { "ROLLBACK" } else { "COMMIT" };
-                        let sql = format!(
-                            "BEGIN; INSERT INTO {name} SELECT FROM generate_series(1, {rows}); {end}"
-                        );
-                        if let Err(error) = c.batch_execute(&sql) {
-                            assert_eq!(code(&error), "53400");
-                            c.batch_execute("ROLLBACK").unwrap();
-                        }
-                        let sql = format!(
-                            "DELETE FROM {name} WHERE id IN (SELECT id FROM {name} LIMIT {rows} FOR UPDATE SKIP LOCKED)"
-                        );
-                        c.batch_execute(&sql).unwrap();
-                    }
-                })
-            })
-            .collect();
-        inserters.into_iter().for_each(|i| i.join().unwrap());
-        is_over.store(true, Ordering::Relaxed);
-        observer.join().unwrap()
+    let insert_and_delete = |mut c: Client, n: u64| {
+        let mut random = StdRng::seed_from_u64(n);
+        for _ in 0..60 {
+            let rows = random.random_range(1..5);
+            let end = if random.random_bool(0.3) { "ROLLBACK" } else { "COMMIT" };
+            let sql =
+                format!("BEGIN; INSERT INTO {name} SELECT FROM generate_series(1, {rows}); {end}");
+            if let Err(error) = c.batch_execute(&sql) {
+                assert_eq!(code(&error), "53400");
+                c.run("ROLLBACK");
+            }
+            c.run(&format!(
+                "DELETE FROM {name} WHERE id IN (SELECT id FROM {name} LIMIT {rows} FOR UPDATE SKIP LOCKED)"
+            ));
+        }
+    };
+    observed(&name, || {
+        std::thread::scope(|scope| {
+            for n in 0..8 {
+                let c = q.client();
+                scope.spawn(move || insert_and_delete(c, n));
+            }
+        });
     });
-    assert!(most <= CAPACITY, "{most} tasks were seen");
     q.sql("DELETE FROM {q}");
     assert_eq!(q.puts(CAPACITY) as i64, CAPACITY, "all the room is back");
 }

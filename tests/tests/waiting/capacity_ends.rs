@@ -39,7 +39,7 @@ fn at_the_head_of_the_line() {
 fn statement_timeout() {
     let mut q = Queue::limited("roomend", 1, 1);
     let mut c = q.client();
-    c.batch_execute("SET statement_timeout = '200ms'").unwrap();
+    c.run("SET statement_timeout = '200ms'");
     let sql = format!("SELECT xqueue.put('{}', '{{}}', timeout => '30s')", q.name);
     let (mut c, error) = Waiter::start(c, &sql).error();
     assert_eq!(error.code().code(), "57014");
@@ -53,7 +53,7 @@ fn statement_timeout() {
     );
     assert_eq!(q.stats()["producers"], json!(0));
     q.drain(1);
-    c.batch_execute(&sql).unwrap();
+    c.run(&sql);
 }
 
 #[test]
@@ -116,15 +116,15 @@ struct Blocked {
 fn granted_and_blocked(q: &mut Queue) -> Blocked {
     let name = q.name.clone();
     let mut open = q.client();
-    open.batch_execute("BEGIN; SAVEPOINT s").unwrap();
+    open.run("BEGIN; SAVEPOINT s");
     put(&mut open, &name, 1);
     let first = Waiter::put(q, &empty_tasks(1));
     let second = Waiter::put(q, &empty_tasks(1));
     let mut locker = q.client();
-    locker.batch_execute("BEGIN").unwrap();
+    locker.run("BEGIN");
     let lock = Waiter::start(locker, &format!("LOCK TABLE {name} IN SHARE MODE"));
     lock.wait_for_lock(q);
-    open.batch_execute("ROLLBACK TO s").unwrap();
+    open.run("ROLLBACK TO s");
     first.wait_for_lock(q);
     q.assert_reserved(1);
     Blocked { lock, first, second }
@@ -138,7 +138,7 @@ fn with_room_that_is_not_used_yet() {
         end(&mut q, how, &first);
         assert!(first.join().result.is_err());
         second.wait_for_lock(&mut q);
-        lock.join().client.batch_execute("COMMIT").unwrap();
+        lock.join().client.run("COMMIT");
         assert_eq!(second.tasks().len(), 1, "{how}");
         q.assert_tasks(&[("total", 1)]);
     }
@@ -186,26 +186,4 @@ fn a_cancel_that_meets_the_room() {
     }
     println!("the first was served {served} times");
     q.assert_tasks(&[("total", 1)]);
-}
-
-#[test]
-fn many_at_once() {
-    let mut q = Queue::limited("roomend", 2, 2);
-    let single = json!({"payload": "single"});
-    let producers: Vec<Waiter> = (0..15).map(|_| Waiter::put(&mut q, &single)).collect();
-    let last = Waiter::put(&mut q, &empty_tasks(2));
-    let mut canceller = q.client();
-    let cancel = format!(
-        "SELECT pg_cancel_backend(pid) FROM xqueue.producers WHERE queue = '{}'::regclass AND tasks = 1",
-        q.name
-    );
-    std::thread::scope(|scope| {
-        scope.spawn(|| canceller.batch_execute(&cancel).unwrap());
-        q.sql("TRUNCATE {q}");
-    });
-    let put: usize = producers.into_iter().map(|p| p.join().result.map_or(0, |t| t.len())).sum();
-    println!("{put} of 15 were put before they were cancelled");
-    q.sql("DELETE FROM {q} WHERE payload IS NOT NULL");
-    assert_eq!(last.tasks().len(), 2);
-    q.assert_tasks(&[("total", 2)]);
 }

@@ -2,24 +2,6 @@
 
 use super::*;
 
-#[test]
-fn put_wait_returns_what_became_of_its_task() {
-    let mut q = queue(r#"{"buried": true, "ttl": true}"#);
-    for (id, end, outcome) in [
-        (1, "SELECT xqueue.ack('{q}', 1)", "acked"),
-        (2, "SELECT xqueue.bury('{q}', 2)", "buried"),
-        (3, "SELECT xqueue.delete('{q}', 3)", "deleted"),
-        (4, "SELECT xqueue.release('{q}', 4, ttl => '0')", "expired"),
-        (5, "TRUNCATE {q}", "deleted"),
-    ] {
-        let call = format!(r#"CALL xqueue.put_wait('{{q}}', '{{"id": {id}}}')"#);
-        let watcher = Watcher::asleep(&mut q, &call);
-        assert_eq!(take_all(&mut q.admin, &q.name), [id], "it is committed");
-        q.sql(end);
-        assert_eq!(watcher.outcome().as_deref(), Some(outcome), "{end}");
-    }
-}
-
 /// The returned key identifies the task for another wait, for keys of any type.
 #[test]
 fn put_wait_returns_the_key_of_its_task() {
