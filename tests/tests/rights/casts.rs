@@ -60,21 +60,19 @@ fn a_cast_to_json_runs_with_the_rights_of_no_other_role() {
             let (owner, viewer, q) = (Role::create(), Role::create(), unique("priv"));
             let named = |sql: &str| sql.replace("{q}", &q).replace("{r}", &viewer.name);
             let (mut hostile, mut admin) = (owner.client(), connect());
-            hostile.batch_execute(&named(TYPES)).unwrap();
+            hostile.run(&named(TYPES));
             for oid in ["e", "r", "m"].map(|oid| named(&format!("{{q}}_{oid}"))) {
-                hostile
-                    .batch_execute(&named(&format!(
-                        "CREATE FUNCTION {oid}_cast({oid}) RETURNS json LANGUAGE sql AS 'SELECT public.{{q}}_note()';
-                         CREATE CAST ({oid} AS json) WITH FUNCTION {oid}_cast"
-                    )))
-                    .unwrap();
+                hostile.run(&named(&format!(
+                    "CREATE FUNCTION {oid}_cast({oid}) RETURNS json LANGUAGE sql AS 'SELECT public.{{q}}_note()';
+                     CREATE CAST ({oid} AS json) WITH FUNCTION {oid}_cast"
+                )));
             }
-            hostile.batch_execute(&named(shape)).unwrap();
+            hostile.run(&named(shape));
             let mut c = if is_superuser { connect() } else { viewer.client() };
             let ran = |admin: &mut Client| {
                 let sql = "SELECT coalesce(jsonb_agg(DISTINCT who), '[]') FROM {q}_log WHERE who <> '{o}'";
                 let ran: Value = scalar(admin, &named(sql).replace("{o}", &owner.name), &[]);
-                admin.batch_execute(&named("TRUNCATE {q}_log")).unwrap();
+                admin.run(&named("TRUNCATE {q}_log"));
                 ran
             };
             c.execute(&named("SELECT to_jsonb(t) FROM {q} AS t"), &[]).unwrap();
@@ -92,29 +90,27 @@ fn a_cast_to_json_runs_with_the_rights_of_no_other_role() {
                 }
             }
             // If jsonb cannot hold a column of the task, the other columns are still shown without casts.
-            hostile
-                .batch_execute(&named("ALTER TABLE {q} ADD COLUMN j json DEFAULT '\"\\u0000\"'"))
-                .unwrap();
+            hostile.run(&named("ALTER TABLE {q} ADD COLUMN j json DEFAULT '\"\\u0000\"'"));
             let ready = named("SELECT xqueue.tasks_by_state('{q}', 'ready')");
             let peek = |c: &mut Client| json!(shown(&values(c, &ready, &[])[0]));
             assert_eq!((peek(&mut c), ran(&mut admin)), (text.clone(), json!([])));
-            hostile.batch_execute(&named("ALTER TABLE {q} DROP COLUMN j")).unwrap();
+            hostile.run(&named("ALTER TABLE {q} DROP COLUMN j"));
             // The owner's own call uses the cast, and so does any call after the cast belongs to a superuser.
             assert_eq!(peek(&mut hostile), cast);
             for oid in ["e", "r", "m"] {
                 let give = format!("ALTER FUNCTION {{q}}_{oid}_cast OWNER TO postgres");
-                admin.batch_execute(&named(&give)).unwrap();
+                admin.run(&named(&give));
             }
             assert_eq!(peek(&mut c), cast);
             // A user-defined type without a cast is shown as usual.
             for oid in ["e", "r", "m"] {
-                hostile.batch_execute(&named(&format!("DROP CAST ({{q}}_{oid} AS json)"))).unwrap();
+                hostile.run(&named(&format!("DROP CAST ({{q}}_{oid} AS json)")));
             }
             let plain: Value =
                 scalar(&mut c, &named("SELECT to_jsonb(t) FROM {q} AS t LIMIT 1"), &[]);
             assert_eq!(peek(&mut c), json!(shown(&plain)));
             drop(c);
-            hostile.batch_execute(&named("DROP TABLE {q}")).unwrap();
+            hostile.run(&named("DROP TABLE {q}"));
         }
     }
 }

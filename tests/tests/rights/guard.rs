@@ -51,9 +51,7 @@ fn what_is_not_refused() {
     q.sql("UPDATE {q} SET status = 'T', owner = NULL WHERE id = 3");
     q.sql("UPDATE {q} SET status = 'R' WHERE id = 3");
     // The holder's own changes.
-    consumer
-        .execute(&format!("UPDATE {name} SET status = 'R', owner = NULL WHERE id = 1"), &[])
-        .unwrap();
+    q.run(&mut consumer, "UPDATE {q} SET status = 'R', owner = NULL WHERE id = 1");
     assert_eq!(ids(&take(&mut consumer, &name, "0", 1)), [1]);
     // Calls of the queue's functions.
     q.sql("SELECT xqueue.snatch('{q}', 1)");
@@ -82,10 +80,7 @@ fn the_feature_and_the_setting_switch_it_off() {
     assert_eq!(q.upgrade(&json!({"features": {"guard": true}}))["features"]["guard"], json!(true));
     assert_eq!(take(&mut consumer, &q.name, "0", 1).len(), 1);
     q.fails(STALE, "55006", "is taken by");
-    let mut repairing = q.client();
-    repairing
-        .batch_execute(&format!("SET xqueue.guard = off; {}", STALE.replace("{q}", &q.name)))
-        .unwrap();
+    q.run(&mut q.client(), &format!("SET xqueue.guard = off; {STALE}"));
     q.assert_tasks(&[("ready", 3)]);
     q.assert_exact();
 }
@@ -114,15 +109,10 @@ fn a_joined_session() {
     assert_eq!(take(&mut first, &q.name, "0", 1).len(), 1);
     let gone = pid(&mut first);
     drop(first);
-    wait_until("the connection is gone", || {
-        let sql = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)";
-        scalar(&mut q.admin, sql, &[&gone])
-    });
+    wait_until("the connection is gone", || !is_connected(&mut q.admin, gone));
     q.fails(STALE, "55006", "task 1 is taken by a session without a connection");
     let mut next = q.client();
-    let joined: String =
-        scalar(&mut next, "SELECT xqueue.identify($1::text::uuid)::text", &[&session]);
-    assert_eq!(joined, session);
-    next.execute(&STALE.replace("{q}", &q.name), &[]).unwrap();
+    q.run(&mut next, &format!("SELECT xqueue.identify('{session}')"));
+    q.run(&mut next, STALE);
     q.assert_tasks(&[("ready", 2)]);
 }

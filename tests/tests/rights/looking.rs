@@ -131,16 +131,14 @@ fn a_look_runs_nothing_of_an_owner_that_has_dropped_the_indexes() {
 fn a_look_runs_no_cast_of_the_key() {
     let role = Role::create();
     let (mut hostile, mut admin, t) = (role.client(), connect(), unique("trap"));
-    hostile
-        .batch_execute(&format!(
-            "CREATE TYPE {t}_kind AS ENUM ('a', 'b');
-             CREATE FUNCTION {t}_cast({t}_kind) RETURNS json LANGUAGE plpgsql AS $$ BEGIN
-               RETURN json_build_object('as', current_user); END $$;
-             CREATE CAST ({t}_kind AS json) WITH FUNCTION {t}_cast({t}_kind);
-             CREATE TABLE {t} (id {t}_kind, no int, PRIMARY KEY (id, no));
-             SELECT xqueue.upgrade('{t}'); INSERT INTO {t} VALUES ('a', 7)"
-        ))
-        .unwrap();
+    hostile.run(&format!(
+        "CREATE TYPE {t}_kind AS ENUM ('a', 'b');
+         CREATE FUNCTION {t}_cast({t}_kind) RETURNS json LANGUAGE plpgsql AS $$ BEGIN
+           RETURN json_build_object('as', current_user); END $$;
+         CREATE CAST ({t}_kind AS json) WITH FUNCTION {t}_cast({t}_kind);
+         CREATE TABLE {t} (id {t}_kind, no int, PRIMARY KEY (id, no));
+         SELECT xqueue.upgrade('{t}'); INSERT INTO {t} VALUES ('a', 7)"
+    ));
     let sql = format!("SELECT xqueue.stats('{t}', ROW('a'::text, 7))");
     let stats: Value = scalar(&mut admin, &sql, &[]);
     assert_eq!(stats["key"], json!({"id": "a", "no": 7}), "{stats}");
@@ -189,10 +187,7 @@ fn what_a_superuser_changes_runs_as_the_owner() {
             // In a transaction, with deferred triggers.
             trap.run_as_superuser(&format!("BEGIN; SELECT xqueue.{sql}; COMMIT"));
             trap.assert_harmless("postgres", sql);
-            assert!(
-                trap.has_caught(&owner) || !changes_rows,
-                "{sql} has changed rows as the owner"
-            );
+            assert!(trap.has_caught(&owner) || !changes_rows, "{sql} has not run as the owner");
         }
         // A table that already has a status column.
         trap.run_as_owner(
@@ -284,21 +279,16 @@ fn counts_are_hidden_where_row_security_hides_rows() {
 fn check_reports_a_key_and_a_column_that_are_gone() {
     for (damage, problem) in [
         ("ALTER TABLE {q} DROP CONSTRAINT {q}_pkey", "has no key"),
-        ("ALTER TABLE {q} DROP COLUMN owner CASCADE", "has lost its column \"owner\""),
-        ("ALTER TABLE {q} DROP COLUMN id CASCADE", "has lost its column \"id\""),
+        ("ALTER TABLE {q} DROP COLUMN owner CASCADE", "has lost its column \\\"owner"),
+        ("ALTER TABLE {q} DROP COLUMN id CASCADE", "has lost its column \\\"id"),
     ] {
         let mut q = Queue::new("looking");
         let name = q.name.clone();
         put(&mut q.admin, &name, 1);
         q.sql(damage);
         let check: Value = scalar(&mut q.admin, "SELECT xqueue.check($1::text)", &[&name]);
-        assert_eq!(
-            (&check["ok"], &check["queue"]),
-            (&json!(false), &json!(format!("public.{name}")))
-        );
-        let problems = check["problems"].as_array().expect("a list");
-        let is_tracked = |told: &Value| told.as_str().is_some_and(|told| told.contains(problem));
-        assert!(problems.iter().any(is_tracked), "{damage}: {check}");
+        assert_eq!(check["queue"], json!(format!("public.{name}")));
+        assert!(check["problems"].to_string().contains(problem), "{damage}: {check}");
         // Other queues are still shown.
         scalar::<i64>(&mut q.admin, "SELECT count(*) FROM xqueue.taken", &[]);
         q.sql("DROP TABLE {q}");
@@ -314,9 +304,8 @@ fn stats_of_a_task_show_its_time_to_run() {
     put(&mut q.admin, &name, 1);
     q.sql("SELECT xqueue.put('{q}', '{}', ttr => '90 seconds')");
     let ttr = |q: &mut Queue, id: i64| {
-        let stats: Value =
-            scalar(&mut q.admin, &format!("SELECT xqueue.stats('{name}', {id})"), &[]);
-        stats["ttr"].clone()
+        let ttr = "SELECT coalesce(stats->'ttr', 'null') FROM xqueue.stats('{q}', {id}) AS stats";
+        q.ask_one(&ttr.replace("{id}", &id.to_string()))
     };
     assert_eq!((ttr(&mut q, 1), ttr(&mut q, 2)), (json!(60.0), json!(90.0)));
     q.upgrade(&json!({"features": {"ttr": true}}));

@@ -50,7 +50,8 @@ const OF_QUEUES: [&str; 27] = [
 /// Afterwards the table can be no queue any more.
 const LAST: [&str; 3] = ["upgrade({q})", "downgrade({q})", "upgrade({q})"];
 
-const BESIDE: [&str; 15] = [
+/// The views, and the functions that read all queues.
+pub const BESIDE: [&str; 15] = [
     "SELECT * FROM xqueue.queues",
     "SELECT * FROM xqueue.latency",
     "SELECT * FROM xqueue.metric",
@@ -67,31 +68,6 @@ const BESIDE: [&str; 15] = [
     "SELECT * FROM xqueue.tasks_in_flight",
     "SELECT xqueue_internal.database_workers()",
 ];
-
-/// Returns the views, and the functions that read all queues.
-pub fn beside() -> impl Iterator<Item = &'static str> {
-    BESIDE.into_iter()
-}
-
-/// Returns calls of all kinds that change little.
-pub fn some(queue: &str) -> Vec<String> {
-    let calls = [
-        "SELECT xqueue.take('{q}')",
-        "SELECT * FROM xqueue.take(NULL::{q}, count => 2)",
-        "SELECT xqueue.put('{q}', '{\"payload\": 1}')",
-        "SELECT xqueue.put(t) FROM {q} AS t LIMIT 1",
-        "SELECT xqueue.peek('{q}', 1)",
-        "SELECT xqueue.release(t) FROM {q} AS t LIMIT 1",
-        "SELECT xqueue.ack('{q}', '1')",
-        "SELECT xqueue.tasks_by_state('{q}', 'T')",
-        "UPDATE {q} SET payload = '1'",
-        "DELETE FROM {q}",
-        "INSERT INTO {q} DEFAULT VALUES",
-        "SELECT * FROM xqueue.taken",
-        "TRUNCATE {q} CASCADE",
-    ];
-    calls.map(|call| call.replace("{q}", queue)).into()
-}
 
 /// Returns all calls.
 pub fn all(queue: &str) -> Vec<String> {
@@ -122,6 +98,7 @@ pub fn all(queue: &str) -> Vec<String> {
         format!("SELECT xqueue.time64('{queue}')"),
         format!("INSERT INTO {queue} DEFAULT VALUES"),
         format!("UPDATE {queue} SET payload = '2'"),
+        format!("DELETE FROM {queue}"),
     ]);
     calls.extend(LAST.map(|call| format!("SELECT xqueue.{}", call.replace("{q}", &forms[0]))));
     calls

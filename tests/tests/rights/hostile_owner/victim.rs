@@ -34,9 +34,7 @@ impl Victim {
         let name = database.name.clone();
         database.sql(&format!("ALTER DATABASE {name} SET synchronous_commit = off"));
         let (mut admin, mut canary) = (database.client(), database.client());
-        admin
-            .batch_execute("CREATE ACCESS METHOD heap2 TYPE TABLE HANDLER heap_tableam_handler")
-            .expect("the access method");
+        admin.run("CREATE ACCESS METHOD heap2 TYPE TABLE HANDLER heap_tableam_handler");
         let started = scalar(&mut canary, STARTED, &[]);
         let (owner, other) = (database.client_as(&role.name), database.client_as(&role.name));
         let healthy = Queue::new_in(&database.name, "healthy");
@@ -63,19 +61,19 @@ impl Victim {
         };
         // In its own transaction, with everything that the session has cached.
         let begin = "SET statement_timeout = '500ms'; BEGIN";
-        self.owner.batch_execute(begin).expect("a transaction");
+        self.owner.run(begin);
         let mut done = self.owner.batch_execute(&sql);
         if done.is_ok() && self.number.is_multiple_of(3) {
-            for call in calls::some(&queue) {
+            for call in calls::all(&queue).into_iter().skip(self.number / 3 % 9).step_by(9) {
                 let tried = self.owner.batch_execute(&format!("SAVEPOINT s; {call}"));
                 if let Err(error) = &tried {
                     complain(&call, error);
                     assert!(!self.owner.is_closed(), "{sql}: {call}");
                 }
-                self.owner.batch_execute("ROLLBACK TO s").expect("a savepoint");
+                self.owner.run("ROLLBACK TO s");
             }
         }
-        self.owner.batch_execute("ROLLBACK").expect("no transaction");
+        self.owner.run("ROLLBACK");
         if done.is_ok() {
             done = self.owner.batch_execute(&sql);
         }
@@ -83,13 +81,11 @@ impl Victim {
             complain("", error);
         } else {
             self.stay_well(&sql);
-            for call in calls::beside() {
-                self.admin
-                    .batch_execute(call)
-                    .unwrap_or_else(|error| panic!("{sql}: {call}: {error:?}"));
+            for call in calls::BESIDE {
+                self.admin.run(call);
             }
-            // Makes half of the calls now, and the other half after the next act.
-            let is_tried = |number: usize| (number + self.number).is_multiple_of(2);
+            // Makes a third of the calls now, and the others after the next two acts.
+            let is_tried = |number: usize| (number + self.number).is_multiple_of(3);
             let calls = calls::all(&queue).into_iter().enumerate();
             for (number, call) in calls.filter(|(number, _)| is_tried(*number)) {
                 let limit = if call.contains(".check(") { "50ms" } else { "500ms" };
@@ -136,18 +132,18 @@ impl Victim {
              SELECT xqueue.take('{queue}')"
         );
         self.lift_limits();
-        self.owner.batch_execute(&sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        self.owner.run(&sql);
         // This session ends, so the worker has to find its tasks.
         let mut leaves = self.database.client_as(&self.role.name);
         for client in [&mut self.other, &mut leaves] {
-            client.batch_execute(&format!("SELECT xqueue.take('{queue}')")).expect("a task");
+            client.run(&format!("SELECT xqueue.take('{queue}')"));
         }
     }
 
     /// Replaces the short time limits of earlier calls before the next queue is prepared.
     fn lift_limits(&mut self) {
         for client in [&mut self.owner, &mut self.other] {
-            client.batch_execute("SET statement_timeout = '60s'").expect("a limit");
+            client.run("SET statement_timeout = '60s'");
         }
     }
 
@@ -170,7 +166,7 @@ impl Victim {
         // VACUUM clears relhastriggers and relhasindex.
         self.lift_limits();
         for sql in [sql, format!("VACUUM {queue}")] {
-            self.owner.batch_execute(&sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+            self.owner.run(&sql);
         }
     }
 

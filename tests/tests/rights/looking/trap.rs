@@ -19,7 +19,7 @@ impl Trap {
         let mut admin = connect();
         let run = |c: &mut Client, sql: &str| {
             let sql = sql.replace("{t}", &table).replace("{o}", &owner.name);
-            c.batch_execute(&sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+            c.run(&sql);
         };
         run(
             &mut hostile,
@@ -82,13 +82,13 @@ impl Trap {
     #[track_caller]
     pub fn run_as_owner(&mut self, sql: &str) {
         let sql = self.named(sql);
-        self.hostile.batch_execute(&sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+        self.hostile.run(&sql);
     }
 
     #[track_caller]
     pub fn run_as_superuser(&mut self, sql: &str) {
         let sql = self.named(sql);
-        self.admin.batch_execute(&sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+        self.admin.run(&sql);
     }
 
     /// Creates a role that can read the table, with the rights of monitoring roles.
