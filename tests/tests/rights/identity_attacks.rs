@@ -15,32 +15,29 @@ fn open(c: &mut Client) -> String {
 
 /// Creates a function that runs a statement and returns the SQLSTATE of its error, or the word "none".
 fn trier(c: &mut Client, name: &str, properties: &str, statement: &str) {
-    c.batch_execute(&format!(
+    c.run(&format!(
         "CREATE FUNCTION {name}() RETURNS text LANGUAGE plpgsql {properties} AS $f$ BEGIN
            EXECUTE $x${statement}$x$; RETURN 'none';
          EXCEPTION WHEN OTHERS THEN RETURN sqlstate; END $f$"
-    ))
-    .unwrap();
+    ));
 }
 
 /// Runs a statement in a worker, through a trigger of an ordinary role's queue that fires for a delayed task. Returns
 /// its SQLSTATE, or "none".
 fn run_by_the_worker(role: &Role, statement: &str) -> String {
     let (mut c, name) = (role.client(), unique("identity"));
-    c.batch_execute(&format!(
+    c.run(&format!(
         "CREATE TABLE {name} (id bigserial PRIMARY KEY, payload jsonb); SELECT xqueue.upgrade('{name}', '{DELAYED}');
          CREATE TABLE {name}_log (error text)"
-    ))
-    .unwrap();
+    ));
     trier(&mut c, &format!("{name}_try"), "", statement);
-    c.batch_execute(&format!(
+    c.run(&format!(
         "CREATE FUNCTION {name}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
            IF OLD.status = 'W' THEN INSERT INTO public.{name}_log SELECT public.{name}_try(); END IF;
            RETURN NEW; END $$;
          CREATE TRIGGER own BEFORE UPDATE ON {name} FOR EACH ROW EXECUTE FUNCTION {name}_f();
          SELECT xqueue.put('{name}', '{{}}', '10 milliseconds')"
-    ))
-    .unwrap();
+    ));
     let mut q = Queue::adopt(&database(), &name);
     q.wait_for("ready", 1);
     let error = scalar(&mut c, &format!("SELECT error FROM {name}_log"), &[]);
@@ -48,11 +45,13 @@ fn run_by_the_worker(role: &Role, statement: &str) -> String {
     error
 }
 
-/// The worker would keep the session alive, and with it the tasks of the session.
+/// The worker would keep the session alive, and with it the tasks of the session. Tasks taken there would stay taken
+/// until the worker ends.
 #[test]
 fn what_the_worker_runs_for_an_owner_joins_no_session() {
     let mut q = Queue::new("identity");
     let hostile = Role::create();
+    q.sql(&format!("GRANT ALL ON {{q}} TO {}", hostile.name));
     let mut victim = q.client();
     let session = identity(&mut victim);
     put(&mut victim, &q.name, 1);
@@ -63,6 +62,7 @@ fn what_the_worker_runs_for_an_owner_joins_no_session() {
         "SELECT xqueue.identify(grace => '1 hour')".into(),
         "SELECT xqueue.identify(grace => '1 hour', local => true)".into(),
         "SELECT xqueue.identify()".into(),
+        format!("SELECT xqueue.take('public.{}')", q.name),
     ] {
         assert_eq!(run_by_the_worker(&hostile, &call), "0A000", "{call}");
     }
@@ -70,84 +70,36 @@ fn what_the_worker_runs_for_an_owner_joins_no_session() {
     q.wait_for("ready", 1);
 }
 
-/// Tasks taken there would stay taken until the worker ends.
-#[test]
-fn what_the_worker_runs_for_an_owner_takes_nothing() {
-    let hostile = Role::create();
-    let mut c = hostile.client();
-    let name = unique("identity");
-    c.batch_execute(&format!(
-        "CREATE TABLE {name} (id bigserial PRIMARY KEY, payload jsonb);
-         SELECT xqueue.upgrade('{name}'); SELECT xqueue.put('{name}', '{{}}')"
-    ))
-    .unwrap();
-    let take = format!("SELECT xqueue.take('public.{name}')");
-    assert_eq!(run_by_the_worker(&hostile, &take), "0A000");
-    let mut q = Queue::adopt(&database(), &name);
-    q.assert_tasks(&[("ready", 1), ("total", 1)]);
-}
-
 /// A parallel worker is no client connection either.
 #[test]
 fn a_parallel_worker_joins_no_session() {
     let mut c = connect();
     let (name, session) = (unique("identity_parallel"), identity(&mut c));
-    c.batch_execute(&format!(
+    c.run(&format!(
         "CREATE FUNCTION {name}() RETURNS uuid LANGUAGE plpgsql PARALLEL SAFE AS
          'BEGIN RETURN xqueue.identify(''{session}''); END';
          SELECT set_config(name, 'on', false) FROM pg_settings
          WHERE name IN ('force_parallel_mode', 'debug_parallel_query')"
-    ))
-    .unwrap();
+    ));
     expect_error(&mut c, &format!("SELECT {name}()"), "0A000", "connection of a client");
-    c.batch_execute(&format!("DROP FUNCTION {name}()")).unwrap();
+    c.run(&format!("DROP FUNCTION {name}()"));
 }
 
 /// An owner's function runs as the owner, in another role's connection, when that role maintains the owner's objects.
-#[test]
-fn a_security_restricted_operation_changes_no_identity() {
-    let hostile = Role::create();
-    let mut c = hostile.client();
-    let (name, trap) = (unique("identity_restricted"), open(&mut c));
-    let mut superuser = connect();
-    let mine = identity(&mut superuser);
-    for (n, call) in [
-        format!("SELECT xqueue.identify('{trap}')"),
-        format!("SELECT xqueue.identify('{trap}', local => true)"),
-        "SELECT xqueue.identify(grace => '1 hour')".into(),
-        "SELECT xqueue.identify()".into(),
-    ]
-    .iter()
-    .enumerate()
-    {
-        trier(&mut c, &format!("{name}_{n}"), "", call);
-        c.batch_execute(&format!(
-            "CREATE MATERIALIZED VIEW {name}_v{n} AS SELECT public.{name}_{n}() AS error WITH NO DATA"
-        ))
-        .unwrap();
-        superuser.batch_execute(&format!("REFRESH MATERIALIZED VIEW {name}_v{n}")).unwrap();
-        let error: String = scalar(&mut superuser, &format!("SELECT error FROM {name}_v{n}"), &[]);
-        assert_eq!(error, "42501", "{call}");
-        assert_eq!(identity(&mut superuser), mine);
-    }
-    let kept = "SELECT count(*) FROM xqueue.sessions WHERE session = $1::text::uuid";
-    assert_eq!(scalar::<i64>(&mut superuser, kept, &[&mine]), 0);
-    c.batch_execute("SELECT xqueue.identify(grace => '0')").unwrap();
-}
-
-/// A security-restricted operation takes no tasks for the connection, and does not settle or release its tasks. This
+/// It takes no tasks for the connection, does not settle or release its tasks, and does not change its identity. This
 /// holds for each command, on the direct path and with a rule on the table, which makes all calls use statements.
 #[test]
 fn a_security_restricted_operation_uses_no_session() {
     let hostile = Role::create();
     let mut c = hostile.client();
     let mut superuser = connect();
+    let (trap, mine) = (open(&mut c), identity(&mut superuser));
     for rule in ["", "; CREATE RULE own AS ON DELETE TO {q} DO ALSO NOTHING"] {
         let name = unique("identity_restricted");
         let make = "CREATE TABLE {q} (id bigserial PRIMARY KEY, payload jsonb); \
                     SELECT xqueue.upgrade('{q}', '{\"features\": {\"buried\": true, \"ttr\": \"1 hour\"}}')";
-        c.batch_execute(&format!("{make}{rule}").replace("{q}", &name)).unwrap();
-        c.batch_execute(&format!("SELECT xqueue.put('{name}', '[{{}}, {{}}]')")).unwrap();
+        c.run(&format!("{make}{rule}").replace("{q}", &name));
+        c.run(&format!("SELECT xqueue.put('{name}', '[{{}}, {{}}]')"));
         assert_eq!(take(&mut superuser, &name, "0", 1).len(), 1);
         for (n, call) in [
             "take('public.{q}')",
@@ -161,14 +113,19 @@ fn a_security_restricted_operation_uses_no_session() {
             "touch('public.{q}', 1, '1 hour')",
             "give_back('public.{q}')",
             "give_back()",
+            "identify()",
+            "identify(grace => '1 hour')",
+            "identify('{trap}')",
+            "identify('{trap}', local => true)",
         ]
         .iter()
         .enumerate()
         {
-            let (f, call) = (format!("{name}_{n}"), call.replace("{q}", &name));
+            let f = format!("{name}_{n}");
+            let call = call.replace("{q}", &name).replace("{trap}", &trap);
             trier(&mut c, &f, "", &format!("SELECT xqueue.{call}"));
             // The errors are recorded, because an index expression and ANALYZE do not show them.
-            c.batch_execute(&format!(
+            c.run(&format!(
                 "CREATE TABLE {f}_log (error text); CREATE TABLE {f}_t (id bigint); INSERT INTO {f}_t VALUES (1);
                  CREATE FUNCTION {f}_note() RETURNS void LANGUAGE plpgsql AS $$ BEGIN
                    INSERT INTO public.{f}_log SELECT public.{f}(); END $$;
@@ -176,12 +133,11 @@ fn a_security_restricted_operation_uses_no_session() {
                    IF session_user <> current_user THEN PERFORM public.{f}_note(); END IF; RETURN $1; END $$;
                  CREATE INDEX {f}_x ON {f}_t (public.{f}_i(id));
                  CREATE MATERIALIZED VIEW {f}_v AS SELECT public.{f}_i(1) WITH NO DATA"
-            ))
-            .unwrap();
+            ));
             for command in
                 ["REFRESH MATERIALIZED VIEW {f}_v", "ANALYZE {f}_t", "REINDEX INDEX {f}_x"]
             {
-                superuser.batch_execute(&command.replace("{f}", &f)).unwrap();
+                superuser.run(&command.replace("{f}", &f));
                 let log = format!(
                     "WITH log AS (DELETE FROM {f}_log RETURNING error) SELECT string_agg(DISTINCT error, ' ') FROM log"
                 );
@@ -191,9 +147,13 @@ fn a_security_restricted_operation_uses_no_session() {
         }
         let mut q = Queue::adopt(&database(), &name);
         q.assert_tasks(&[("ready", 1), ("taken", 1), ("total", 2)]);
+        assert_eq!(identity(&mut superuser), mine);
+        let kept = format!("SELECT count(*) FROM xqueue.sessions WHERE session = '{mine}'");
+        assert_eq!(scalar::<i64>(&mut superuser, &kept, &[]), 0);
         ack(&mut superuser, &name, 1);
         q.abandon();
     }
+    c.run("SELECT xqueue.identify(grace => '0')");
 }
 
 /// The owner of a function cannot change the identity of the caller's connection, even if the caller is a superuser.
@@ -204,10 +164,9 @@ fn a_security_definer_function_reads_the_identity_and_changes_nothing() {
     let mut c = hostile.client();
     let (name, trap) = (unique("identity_definer"), open(&mut c));
     let other = open(&mut victim.client());
-    c.batch_execute(&format!(
+    c.run(&format!(
         "CREATE FUNCTION {name}() RETURNS uuid LANGUAGE sql SECURITY DEFINER AS 'SELECT xqueue.identify()'"
-    ))
-    .unwrap();
+    ));
     for mut caller in [victim.client(), connect()] {
         let mine = identity(&mut caller);
         let read: String = scalar(&mut caller, &format!("SELECT {name}()::text"), &[]);
@@ -234,7 +193,7 @@ fn a_security_definer_function_reads_the_identity_and_changes_nothing() {
         let kept = "SELECT count(*) FROM xqueue.sessions WHERE session = $1::text::uuid";
         assert_eq!(scalar::<i64>(&mut caller, kept, &[&mine]), 0);
     }
-    c.batch_execute("SELECT xqueue.identify(grace => '0')").unwrap();
+    c.run("SELECT xqueue.identify(grace => '0')");
 }
 
 /// A role that can read the table knows the uuids of all sessions that hold tasks.
@@ -280,7 +239,7 @@ fn the_uuid_of_the_owner_column_opens_nothing() {
         assert!(!sessions.iter().any(|session| error.message().contains(session)), "{error:?}");
     }
     assert_eq!(identity(&mut c), mine);
-    lasting.batch_execute("SELECT xqueue.identify(grace => '0')").unwrap();
+    lasting.run("SELECT xqueue.identify(grace => '0')");
 }
 
 /// A connection that several roles use in turn, like a pool's, belongs to no single role.
@@ -295,16 +254,16 @@ fn roles_that_share_a_connection() {
     ));
     let mut shared = pool.client();
     // The connection's own session belongs to the first role until another role takes with it.
-    shared.batch_execute(&format!("SET ROLE {}", a.name)).unwrap();
+    shared.run(&format!("SET ROLE {}", a.name));
     let session = identity(&mut shared);
     let mut c = a.client();
     let join = format!("SELECT xqueue.identify('{session}')");
-    c.batch_execute(&format!("{join}; SELECT xqueue.identify(grace => '0')")).unwrap();
+    c.run(&format!("{join}; SELECT xqueue.identify(grace => '0')"));
     drop(c);
     let mut shared = pool.client();
-    shared.batch_execute(&format!("SET ROLE {}", a.name)).unwrap();
+    shared.run(&format!("SET ROLE {}", a.name));
     let session = identity(&mut shared);
-    shared.batch_execute(&format!("SET ROLE {}", b.name)).unwrap();
+    shared.run(&format!("SET ROLE {}", b.name));
     let id = put(&mut shared, &name, 1);
     assert_eq!(take_all(&mut shared, &name), [id]);
     let join = format!("SELECT xqueue.identify('{session}')");
@@ -312,13 +271,13 @@ fn roles_that_share_a_connection() {
         expect_error(&mut role.client(), &join, "42501", "permission denied for session");
     }
     let mut member = pool.client();
-    member.batch_execute(&join).unwrap();
+    member.run(&join);
     assert_eq!(ack(&mut member, &name, id).len(), 1);
     // A session joined as one role does not serve another role, even if the connection stays in it.
     let of_a = open(&mut a.client());
-    shared.batch_execute(&format!("RESET ROLE; SELECT xqueue.identify('{of_a}')")).unwrap();
+    shared.run(&format!("RESET ROLE; SELECT xqueue.identify('{of_a}')"));
     let id = put(&mut shared, &name, 2);
-    shared.batch_execute(&format!("SET ROLE {}", b.name)).unwrap();
+    shared.run(&format!("SET ROLE {}", b.name));
     for call in [
         format!("SELECT xqueue.take('{name}')"),
         "SELECT xqueue.identify()".into(),
@@ -327,16 +286,16 @@ fn roles_that_share_a_connection() {
         let error = expect_error(&mut shared, &call, "42501", "permission denied for session");
         assert!(error.hint().is_some_and(|hint| hint.contains("RESET ROLE")), "{error:?}");
     }
-    shared.batch_execute("RESET ROLE").unwrap();
+    shared.run("RESET ROLE");
     assert_eq!(take_all(&mut shared, &name), [id]);
     assert_eq!(ack(&mut a_session(&a, &of_a), &name, id).len(), 1);
-    shared.batch_execute("SELECT xqueue.identify(grace => '0')").unwrap();
+    shared.run("SELECT xqueue.identify(grace => '0')");
 }
 
 /// Opens a connection of a role, and joins a session.
 fn a_session(role: &Role, session: &str) -> Client {
     let mut c = role.client();
-    c.batch_execute(&format!("SELECT xqueue.identify('{session}')")).unwrap();
+    c.run(&format!("SELECT xqueue.identify('{session}')"));
     c
 }
 
@@ -350,9 +309,9 @@ fn a_session_stays_its_openers() {
     let session = identity(&mut first);
     let mut second = member.client();
     let join = format!("BEGIN; SELECT xqueue.identify('{session}'); ROLLBACK");
-    second.batch_execute(&join).unwrap();
-    second.batch_execute("SELECT xqueue.identify(grace => '1 hour')").unwrap();
+    second.run(&join);
+    second.run("SELECT xqueue.identify(grace => '1 hour')");
     let role = "SELECT role::text FROM xqueue.session WHERE uuid = $1::text::uuid";
     assert_eq!(scalar::<String>(&mut q.admin, role, &[&session]), opener.name);
-    second.batch_execute("SELECT xqueue.identify(grace => '0')").unwrap();
+    second.run("SELECT xqueue.identify(grace => '0')");
 }
