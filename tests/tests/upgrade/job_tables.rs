@@ -1,13 +1,13 @@
 //! The job tables of ten frameworks: their columns and types, upgraded without altering a column. The framework's
 //! INSERT is a put. Start times hold, also those of jobs from before.
 
-use xqueue_tests::{Queue, Value, database, json, unique};
+use xqueue_tests::{LETTERS, Queue, Value, database, json, unique};
 
 struct JobTable {
     name: &'static str,
     columns: &'static str,
     /// Values of an enum `{q}_state`.
-    states: &'static [&'static str],
+    states: &'static str,
     options: &'static str,
     /// The column of the status, and its values for R, T, W, B, Z and D.
     status: (&'static str, [&'static str; 6]),
@@ -17,15 +17,13 @@ struct JobTable {
     put: Option<&'static str>,
 }
 
-const LETTERS: [&str; 6] = ["R", "T", "W", "B", "Z", "D"];
-
 const JOB_TABLES: [JobTable; 10] = [
     JobTable {
         name: "delayed_job",
         columns: "id bigserial PRIMARY KEY, priority integer NOT NULL DEFAULT 0, attempts integer NOT NULL DEFAULT 0, \
                   handler text NOT NULL, last_error text, run_at timestamp(6), locked_at timestamp(6), \
                   failed_at timestamp(6), locked_by varchar, queue varchar, created_at timestamp(6), updated_at timestamp(6)",
-        states: &[],
+        states: "",
         options: r#"{"fields": {"owner": "locked_by", "runat": "run_at", "attempts": "attempts", "reason": "last_error",
                      "priority": "priority", "tube": "queue"},
                      "features": {"delayed": true, "priority": true, "tube": true, "retry": {"limit": 25}}}"#,
@@ -39,7 +37,7 @@ const JOB_TABLES: [JobTable; 10] = [
                   serialized_params jsonb, scheduled_at timestamp(6), performed_at timestamp(6), finished_at timestamp(6), \
                   error text, created_at timestamp(6) NOT NULL, updated_at timestamp(6) NOT NULL, active_job_id uuid, \
                   concurrency_key text, executions_count integer, job_class text, locked_by_id uuid, locked_at timestamp(6)",
-        states: &[],
+        states: "",
         options: r#"{"fields": {"owner": "locked_by_id", "runat": "scheduled_at", "attempts": "executions_count",
                      "reason": "error", "priority": "priority", "tube": "queue_name"},
                      "features": {"delayed": true, "priority": true, "tube": true, "retry": true}}"#,
@@ -56,7 +54,7 @@ const JOB_TABLES: [JobTable; 10] = [
                   priority integer NOT NULL DEFAULT 0, active_job_id varchar, scheduled_at timestamp(6), \
                   finished_at timestamp(6), concurrency_key varchar, created_at timestamp(6) NOT NULL, \
                   updated_at timestamp(6) NOT NULL",
-        states: &[],
+        states: "",
         options: r#"{"fields": {"runat": "scheduled_at", "priority": "priority", "tube": "queue_name"},
                      "features": {"delayed": true, "priority": true, "tube": true}}"#,
         status: ("status", LETTERS),
@@ -73,7 +71,7 @@ const JOB_TABLES: [JobTable; 10] = [
                   last_error_message text, queue text NOT NULL DEFAULT 'default', last_error_backtrace text, \
                   finished_at timestamptz, expired_at timestamptz, args jsonb NOT NULL DEFAULT '[]', \
                   data jsonb NOT NULL DEFAULT '{}'",
-        states: &[],
+        states: "",
         options: r#"{"fields": {"runat": "run_at", "attempts": "error_count", "reason": "last_error_message",
                      "priority": "priority", "tube": "queue"},
                      "features": {"delayed": true, "priority": true, "tube": true, "retry": {"backoff": 3}}}"#,
@@ -85,7 +83,7 @@ const JOB_TABLES: [JobTable; 10] = [
         name: "laravel",
         columns: "id bigserial PRIMARY KEY, queue varchar(255) NOT NULL, payload text NOT NULL, attempts smallint NOT NULL, \
                   reserved_at integer, available_at integer NOT NULL, created_at integer NOT NULL",
-        states: &[],
+        states: "",
         options: r#"{"fields": {"runat": "available_at", "attempts": "attempts", "tube": "queue"},
                      "features": {"delayed": true, "tube": true, "retry": {"limit": 3}}}"#,
         status: ("status", LETTERS),
@@ -102,15 +100,7 @@ const JOB_TABLES: [JobTable; 10] = [
                   scheduled_at timestamp NOT NULL DEFAULT timezone('UTC', now()), attempted_at timestamp, \
                   completed_at timestamp, attempted_by text[], discarded_at timestamp, priority integer NOT NULL DEFAULT 0, \
                   cancelled_at timestamp, CHECK (attempt BETWEEN 0 AND max_attempts)",
-        states: &[
-            "available",
-            "scheduled",
-            "executing",
-            "retryable",
-            "completed",
-            "discarded",
-            "cancelled",
-        ],
+        states: "'available', 'scheduled', 'executing', 'retryable', 'completed', 'discarded', 'cancelled'",
         options: r#"{"fields": {"status": "state", "runat": "scheduled_at", "attempts": "attempt", "priority": "priority",
                      "tube": "queue"},
                      "states": {"R": "available", "T": "executing", "W": "scheduled", "B": "discarded", "Z": "cancelled",
@@ -132,16 +122,7 @@ const JOB_TABLES: [JobTable; 10] = [
                   priority smallint NOT NULL DEFAULT 1, args jsonb NOT NULL, attempted_by text[], errors jsonb[], \
                   kind text NOT NULL, queue text NOT NULL DEFAULT 'default', \
                   CHECK ((finalized_at IS NULL) = (state NOT IN ('cancelled', 'completed', 'discarded')))",
-        states: &[
-            "available",
-            "cancelled",
-            "completed",
-            "discarded",
-            "pending",
-            "retryable",
-            "running",
-            "scheduled",
-        ],
+        states: "'available', 'cancelled', 'completed', 'discarded', 'pending', 'retryable', 'running', 'scheduled'",
         options: r#"{"fields": {"status": "state", "runat": "scheduled_at", "attempts": "attempt", "priority": "priority",
                      "tube": "queue"},
                      "states": {"R": "available", "T": "running", "W": "scheduled", "B": "pending", "Z": "retryable",
@@ -163,7 +144,7 @@ const JOB_TABLES: [JobTable; 10] = [
                   max_attempts smallint NOT NULL DEFAULT 25, last_error text, created_at timestamptz NOT NULL DEFAULT now(), \
                   key text, locked_at timestamptz, locked_by text, revision integer NOT NULL DEFAULT 0, \
                   is_available boolean NOT NULL GENERATED ALWAYS AS (locked_at IS NULL AND attempts < max_attempts) STORED",
-        states: &[],
+        states: "",
         options: r#"{"fields": {"owner": "locked_by", "runat": "run_at", "attempts": "attempts", "reason": "last_error",
                      "priority": "priority"},
                      "features": {"delayed": true, "priority": true, "retry": {"limit": 25}}}"#,
@@ -177,7 +158,7 @@ const JOB_TABLES: [JobTable; 10] = [
                   priority integer NOT NULL DEFAULT 0, lock text, queueing_lock text, args jsonb NOT NULL DEFAULT '{}', \
                   status {q}_state NOT NULL DEFAULT 'todo', scheduled_at timestamptz, attempts integer NOT NULL DEFAULT 0, \
                   abort_requested boolean NOT NULL DEFAULT false, worker_id bigint",
-        states: &["todo", "doing", "succeeded", "failed", "cancelled", "aborting", "aborted"],
+        states: "'todo', 'doing', 'succeeded', 'failed', 'cancelled', 'aborting', 'aborted'",
         options: r#"{"fields": {"status": "status", "runat": "scheduled_at", "attempts": "attempts", "tube": "queue_name"},
                      "states": {"R": "todo", "T": "doing", "W": "aborting", "B": "failed", "Z": "cancelled",
                                 "D": "succeeded"},
@@ -190,7 +171,7 @@ const JOB_TABLES: [JobTable; 10] = [
         name: "django",
         columns: "id bigint PRIMARY KEY GENERATED BY DEFAULT AS IDENTITY, state smallint NOT NULL CHECK (state >= 0), \
                   run_at timestamptz NOT NULL, payload jsonb NOT NULL, locked_by varchar(64)",
-        states: &[],
+        states: "",
         options: r#"{"fields": {"status": "state", "owner": "locked_by", "runat": "run_at"},
                      "states": {"R": 0, "T": 1, "W": 2, "B": 3, "Z": 4, "D": 5},
                      "features": {"delayed": true, "keep": true, "buried": true}}"#,
@@ -216,7 +197,7 @@ fn runs_as_a_queue(table: &JobTable) {
     let mut q = Queue::adopt(&database(), &unique(table.name));
     q.sql("SET TimeZone = 'Asia/Tokyo'");
     if !table.states.is_empty() {
-        q.sql(&format!("CREATE TYPE {{q}}_state AS ENUM ('{}')", table.states.join("', '")));
+        q.sql(&format!("CREATE TYPE {{q}}_state AS ENUM ({})", table.states));
     }
     q.sql(&format!("CREATE TABLE {{q}} ({})", table.columns));
     insert(&mut q, table, "now()");
@@ -245,12 +226,6 @@ fn runs_as_a_queue(table: &JobTable) {
         q.ask_one(&format!("SELECT xqueue.put('{{q}}', '{new}')"));
         q.assert_tasks(&[("ready", 1)]);
     }
-    q.verify();
-    q.sql("DROP TABLE {q}");
-    if !table.states.is_empty() {
-        q.sql("DROP TYPE {q}_state");
-    }
-    q.abandon();
 }
 
 #[test]
@@ -265,8 +240,8 @@ fn job_tables_of_frameworks_become_queues_as_they_are() {
 /// The key of Que's older table begins with columns that a queue changes.
 #[test]
 fn a_refused_column_is_named() {
-    let mut q = Queue::adopt(&database(), &unique("que3"));
-    q.sql(
+    let mut q = Queue::table(
+        "que3",
         "CREATE TABLE {q} (priority smallint NOT NULL, run_at timestamptz NOT NULL, job_id bigserial, queue text, \
          PRIMARY KEY (queue, priority, run_at, job_id))",
     );

@@ -20,32 +20,24 @@ const UTC: &str = "({} AT TIME ZONE 'UTC')";
 const LOCAL: &str = "({} AT TIME ZONE 'Asia/Kathmandu')";
 const SECONDS: &str = "to_timestamp({})";
 const KINDS: [Kind; 13] = [
-    Kind { column: "timestamptz NOT NULL DEFAULT now()", read: ZONED, unit: 0.0 },
-    Kind { column: "timestamptz NOT NULL", read: ZONED, unit: 0.0 },
-    Kind { column: "timestamptz(3)", read: ZONED, unit: 0.001 },
-    Kind { column: "timestamptz(0) NOT NULL DEFAULT now()", read: ZONED, unit: 1.0 },
-    Kind { column: "timestamp", read: UTC, unit: 0.0 },
-    Kind {
-        column: "timestamp(6) NOT NULL DEFAULT (now() AT TIME ZONE 'UTC')",
-        read: UTC,
-        unit: 0.0,
-    },
-    Kind {
-        column: "timestamp(0) NOT NULL DEFAULT (now() AT TIME ZONE 'UTC')",
-        read: UTC,
-        unit: 1.0,
-    },
-    Kind { column: "timestamp", read: LOCAL, unit: 0.0 },
-    Kind {
-        column: "timestamp(0) NOT NULL DEFAULT (now() AT TIME ZONE 'Asia/Kathmandu')",
-        read: LOCAL,
-        unit: 1.0,
-    },
-    Kind { column: "integer NOT NULL", read: SECONDS, unit: 1.0 },
-    Kind { column: "bigint NOT NULL DEFAULT extract(epoch FROM now())", read: SECONDS, unit: 1.0 },
-    Kind { column: "bigint", read: SECONDS, unit: 1.0 },
-    Kind { column: "double precision", read: SECONDS, unit: 0.0 },
+    kind("timestamptz NOT NULL DEFAULT now()", ZONED, 0.0),
+    kind("timestamptz NOT NULL", ZONED, 0.0),
+    kind("timestamptz(3)", ZONED, 0.001),
+    kind("timestamptz(0) NOT NULL DEFAULT now()", ZONED, 1.0),
+    kind("timestamp", UTC, 0.0),
+    kind("timestamp(6) NOT NULL DEFAULT (now() AT TIME ZONE 'UTC')", UTC, 0.0),
+    kind("timestamp(0) NOT NULL DEFAULT (now() AT TIME ZONE 'UTC')", UTC, 1.0),
+    kind("timestamp", LOCAL, 0.0),
+    kind("timestamp(0) NOT NULL DEFAULT (now() AT TIME ZONE 'Asia/Kathmandu')", LOCAL, 1.0),
+    kind("integer NOT NULL", SECONDS, 1.0),
+    kind("bigint NOT NULL DEFAULT extract(epoch FROM now())", SECONDS, 1.0),
+    kind("bigint", SECONDS, 1.0),
+    kind("double precision", SECONDS, 0.0),
 ];
+
+const fn kind(column: &'static str, read: &'static str, unit: f64) -> Kind {
+    Kind { column, read, unit }
+}
 
 impl Kind {
     fn is_not_null(&self) -> bool {
@@ -67,17 +59,13 @@ struct Times {
 }
 
 fn times(kind: &'static Kind, by_statements: bool) -> Times {
-    let mut q = Queue::adopt(&database(), &unique("times"));
-    q.sql("SET TimeZone = 'America/St_Johns'");
+    let mut q = Queue::table("times", "SET TimeZone = 'America/St_Johns'");
     // An end of life has no default: a task of the default would have ended.
     let end = kind.column.split(" DEFAULT").next().expect("a type");
     q.sql(&format!("CREATE TABLE {{q}} (id int PRIMARY KEY, run_at {}, ends {end})", kind.column));
     if by_statements {
-        q.sql(
-            "SET xqueue.direct_path = off; \
-             CREATE FUNCTION {q}_same() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'; \
-             CREATE TRIGGER same BEFORE INSERT OR UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_same()",
-        );
+        q.sql("SET xqueue.direct_path = off");
+        q.before_each("INSERT OR UPDATE", "RETURN NEW");
     }
     let features: Value = FEATURES.parse().expect("features");
     let mut options =
@@ -313,10 +301,8 @@ fn rows_whose_time_is_past_are_not_deleted_by_an_upgrade() {
         q.sql(&format!("CREATE TABLE {{q}} (id int PRIMARY KEY, ends {column})"));
         q.sql(&format!("INSERT INTO {{q}} VALUES (1, {past}), (2, {future})"));
         let options = r#"{"fields": {"expires": "ends"}, "features": {"ttl": true}}"#;
-        for call in
-            [format!("'{{q}}', '{options}'"), format!("'{{q}}', '{options}', dry_run => true")]
-        {
-            let upgrade = format!("SELECT xqueue.upgrade({call})");
+        for dry_run in [false, true] {
+            let upgrade = format!("SELECT xqueue.upgrade('{{q}}', '{options}', {dry_run})");
             let error = q.fails(&upgrade, "55000", "1 rows of");
             assert!(error.hint().is_some_and(|hint| hint.contains("DELETE")), "{error:?}");
         }
@@ -329,15 +315,12 @@ fn rows_whose_time_is_past_are_not_deleted_by_an_upgrade() {
 #[test]
 fn numbers_outside_the_calendar_stop_nothing() {
     for by_statements in [false, true] {
-        let mut q = Queue::adopt(&database(), &unique("absurd"));
-        q.sql("CREATE TABLE {q} (id int PRIMARY KEY, run_at bigint, ends double precision)");
+        let columns = "id int PRIMARY KEY, run_at bigint, ends double precision";
+        let mut q = Queue::table("absurd", &format!("CREATE TABLE {{q}} ({columns})"));
         let features = json!({"delayed": true, "ttl": true, "ttr": true});
         q.upgrade(&json!({"fields": {"runat": "run_at", "expires": "ends"}, "features": features}));
         if by_statements {
-            q.sql(
-                "CREATE FUNCTION {q}_same() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'; \
-                 CREATE TRIGGER same BEFORE UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_same()",
-            );
+            q.before_each("UPDATE", "RETURN NEW");
         }
         q.sql(
             "INSERT INTO {q} VALUES (1, 9223372036854775807, 'NaN'), (2, -9223372036854775808, 'Infinity'), \

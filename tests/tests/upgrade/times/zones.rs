@@ -1,7 +1,7 @@
 //! The time zones of sessions and of queues, for times in columns without a time zone.
 
 use super::{KINDS, times};
-use xqueue_tests::{Queue, database, json, unique};
+use xqueue_tests::{Queue, json};
 
 #[test]
 fn a_clock_change_of_the_session_moves_no_time() {
@@ -30,8 +30,7 @@ fn a_clock_change_of_the_session_moves_no_time() {
 
 #[test]
 fn a_time_zone_is_named_checked_and_changed() {
-    let mut q = Queue::adopt(&database(), &unique("zone"));
-    q.sql("CREATE TABLE {q} (id int PRIMARY KEY, run_at timestamp)");
+    let mut q = Queue::table("zone", "CREATE TABLE {q} (id int PRIMARY KEY, run_at timestamp)");
     let options = r#"{"fields": {"runat": "run_at"}, "features": {"delayed": true}}"#;
     let upgraded = q.ask_one(&format!("SELECT xqueue.upgrade('{{q}}', '{options}')"));
     assert_eq!(upgraded["time_zone"], "UTC");
