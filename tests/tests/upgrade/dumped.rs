@@ -60,24 +60,20 @@ fn a_schema_without_data_keeps_its_queue() {
         let is_table = arguments[0] == "-t";
         let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
         let (mut old, mut new) = (from.client(), to.client());
-        old.batch_execute(
+        old.run(
             "CREATE TABLE jobs (key uuid PRIMARY KEY DEFAULT gen_random_uuid(), url text NOT NULL,
                                 at timestamptz NOT NULL DEFAULT clock_timestamp())",
-        )
-        .unwrap();
+        );
         let definition = upgraded(&mut old, OPTIONS);
         if is_table {
-            new.batch_execute("CREATE EXTENSION xqueue").unwrap();
+            new.run("CREATE EXTENSION xqueue");
         }
         copy(&from, &to, &arguments);
         let error = expect_error(&mut new, "SELECT xqueue.take('jobs')", "55000", "");
         assert!(error.hint().is_some_and(|hint| hint.contains("xqueue.upgrade")), "{error:?}");
         assert_eq!(upgraded(&mut new, "{}"), definition, "{arguments:?}");
         assert_eq!(attached(&mut new), attached(&mut old), "{arguments:?}");
-        new.batch_execute(
-            "SELECT xqueue.put('jobs', '{\"url\": \"x\"}', tube => 'b', priority => 7)",
-        )
-        .unwrap();
+        new.run("SELECT xqueue.put('jobs', '{\"url\": \"x\"}', tube => 'b', priority => 7)");
         let task = &values(&mut new, "SELECT xqueue.take('jobs', '10 s', tube => 'b')", &[])[0];
         assert_eq!((&task["state"], &task["rank"]), (&json!("taken"), &json!(7)), "{task}");
         let stats: Value = scalar(&mut new, "SELECT xqueue.stats('jobs')", &[]);
@@ -86,7 +82,7 @@ fn a_schema_without_data_keeps_its_queue() {
         let report: Value = scalar(&mut new, "SELECT xqueue.check('jobs')", &[]);
         assert_eq!(report["problems"], json!([]));
         // Downgrade removes everything that upgrade made, and keeps the rest of the table.
-        new.batch_execute("SELECT xqueue.downgrade('jobs', drop_columns => true)").unwrap();
+        new.run("SELECT xqueue.downgrade('jobs', drop_columns => true)");
         assert_eq!(columns(&mut new), ["at", "key", "url"]);
         assert_eq!(attached(&mut new), ["jobs_pkey"]);
     }
@@ -96,15 +92,15 @@ fn a_schema_without_data_keeps_its_queue() {
 fn a_column_that_was_renamed_is_found() {
     let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
     let (mut old, mut new) = (from.client(), to.client());
-    old.batch_execute("CREATE TABLE jobs (key bigint PRIMARY KEY)").unwrap();
+    old.run("CREATE TABLE jobs (key bigint PRIMARY KEY)");
     let mut definition = upgraded(&mut old, "{}");
-    old.batch_execute("ALTER TABLE jobs RENAME COLUMN status TO state").unwrap();
+    old.run("ALTER TABLE jobs RENAME COLUMN status TO state");
     let note = "SELECT obj_description(oid) LIKE '%\"status\":\"state\"%' FROM pg_trigger WHERE tgname = 'xqueue_insert'";
     wait_until("the worker has noted it", || scalar(&mut old, note, &[]));
     copy(&from, &to, &["-s"]);
     definition["fields"]["status"] = json!("state");
     assert_eq!(upgraded(&mut new, "{}"), definition);
-    new.batch_execute("SELECT xqueue.downgrade('jobs', drop_columns => true)").unwrap();
+    new.run("SELECT xqueue.downgrade('jobs', drop_columns => true)");
     assert_eq!(columns(&mut new), ["key"]);
 }
 
@@ -113,22 +109,23 @@ fn a_column_that_was_renamed_is_found() {
 fn columns_that_were_renamed_are_found_in_a_whole_dump() {
     let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
     let (mut old, mut new) = (from.client(), to.client());
-    old.batch_execute(
+    old.run(
         "CREATE TABLE jobs (id bigint PRIMARY KEY, at timestamptz NOT NULL DEFAULT clock_timestamp())",
-    )
-    .unwrap();
+    );
     upgraded(&mut old, r#"{"fields": {"order": "at"}}"#);
-    old.batch_execute("SELECT xqueue.put('jobs', '[{\"id\": 2}, {\"id\": 1}]')").unwrap();
+    old.run("SELECT xqueue.put('jobs', '[{\"id\": 2}, {\"id\": 1}]'); SELECT xqueue.take('jobs')");
     for column in ["id", "at", "owner"] {
         let rename = format!("ALTER TABLE jobs RENAME COLUMN {column} TO \"{column} 2\"");
-        old.batch_execute(&rename).unwrap();
+        old.run(&rename);
     }
     let known =
         "SELECT definition::text LIKE ALL (ARRAY['%\"id 2\"%', '%\"at 2\"%', '%\"owner 2\"%'])
                  FROM xqueue.queue";
     wait_until("the registry has the names", || scalar(&mut old, known, &[]));
     copy(&from, &to, &[]);
-    let task = &values(&mut new, "SELECT xqueue.take('jobs', '10 s')", &[])[0];
+    // The owner of a task stays connected to the old database.
+    wait_until("the task comes back", || counted(&mut new)["ready"] == json!(2));
+    let task = &values(&mut new, "SELECT xqueue.take('jobs')", &[])[0];
     assert_eq!(task["id 2"], json!(2), "{task}");
 }
 
@@ -137,18 +134,17 @@ fn columns_that_were_renamed_are_found_in_a_whole_dump() {
 fn indexes_over_states_in_varchar_are_found_in_a_whole_dump() {
     let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
     let (mut old, mut new) = (from.client(), to.client());
-    old.batch_execute("CREATE DOMAIN state AS varchar(9)").unwrap();
+    old.run("CREATE DOMAIN state AS varchar(9)");
     let options = r#"{"fields": {"status": "state", "tube": "tube"},
                       "features": {"delayed": true, "ttl": true, "ttr": true, "utube": {"strict": true}}}"#;
     let upgrade =
         |table, run| format!("SELECT xqueue.upgrade('{table}', '{options}', {run})->'ddl'");
     let kinds = ["varchar", "varchar(9)", "state", "varchar COLLATE \"C\""];
     for (table, kind) in ["a", "b", "c", "d"].into_iter().zip(kinds) {
-        old.batch_execute(&format!(
+        old.run(&format!(
             "CREATE TABLE {table} (id int PRIMARY KEY, state {kind} NOT NULL DEFAULT 'R', tube text); {}",
             upgrade(table, false)
-        ))
-        .unwrap();
+        ));
     }
     copy(&from, &to, &[]);
     for table in ["a", "b", "c", "d"] {
@@ -157,14 +153,13 @@ fn indexes_over_states_in_varchar_are_found_in_a_whole_dump() {
         assert_eq!(scalar::<Value>(&mut new, &upgrade(table, true), &[]), json!([]), "{table}");
     }
     // An index over a list of varchar is replaced once.
-    new.batch_execute(
+    new.run(
         "DROP INDEX xqueue_a_due_idx CASCADE; CREATE INDEX xqueue_a_due_idx ON a (runat)
          WHERE state = ANY (ARRAY['T', 'W', 'Z']::varchar[]) AND runat IS NOT NULL",
-    )
-    .unwrap();
+    );
     let ddl = scalar::<Value>(&mut new, &upgrade("a", true), &[]).to_string();
     assert!(ddl.contains("DROP INDEX public.xqueue_a_due_idx"), "{ddl}");
-    new.batch_execute(&upgrade("a", false)).unwrap();
+    new.run(&upgrade("a", false));
     assert_eq!(scalar::<Value>(&mut new, &upgrade("a", true), &[]), json!([]));
 }
 
@@ -172,7 +167,7 @@ fn indexes_over_states_in_varchar_are_found_in_a_whole_dump() {
 fn options_of_the_call_go_before_those_of_the_note() {
     let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
     let (mut old, mut new) = (from.client(), to.client());
-    old.batch_execute("CREATE TABLE jobs (key bigint PRIMARY KEY)").unwrap();
+    old.run("CREATE TABLE jobs (key bigint PRIMARY KEY)");
     upgraded(&mut old, r#"{"features": {"ttr": "90 s", "delayed": true}}"#);
     copy(&from, &to, &["-s"]);
     let features = &upgraded(&mut new, r#"{"features": {"ttr": "5 s"}}"#)["features"];
@@ -183,10 +178,10 @@ fn options_of_the_call_go_before_those_of_the_note() {
 fn a_note_is_read_as_options_of_the_caller() {
     let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
     let (mut old, mut new) = (from.client(), to.client());
-    old.batch_execute("CREATE TABLE jobs (id bigint PRIMARY KEY, payload jsonb)").unwrap();
+    old.run("CREATE TABLE jobs (id bigint PRIMARY KEY, payload jsonb)");
     upgraded(&mut old, "{}");
     copy(&from, &to, &["-s"]);
-    new.batch_execute("CREATE TABLE witness ()").unwrap();
+    new.run("CREATE TABLE witness ()");
     let cases = [
         (r#"{"features": {"pick": "now(); DROP TABLE witness; --"}}"#, "42883 42601 22023 42602"),
         (r#"{"fields": {"status": "x\"y"}}"#, "42703 42701 42804"),
@@ -197,18 +192,15 @@ fn a_note_is_read_as_options_of_the_caller() {
         let note = format!(
             r#"{{"options": {options}, "columns": ["payload"], "status_default": false, "key_default": false}}"#
         );
-        new.batch_execute(&format!(
-            "COMMENT ON TRIGGER xqueue_insert ON jobs IS $note${note}$note$"
-        ))
-        .unwrap();
+        new.run(&format!("COMMENT ON TRIGGER xqueue_insert ON jobs IS $note${note}$note$"));
         let error = expect_error(&mut new, "SELECT xqueue.upgrade('jobs')", states, "");
         assert!(error.hint().is_some(), "{error:?}");
     }
     // A comment that is no note is ignored, and then the columns have to be named.
-    new.batch_execute("COMMENT ON TRIGGER xqueue_insert ON jobs IS 'ours'").unwrap();
+    new.run("COMMENT ON TRIGGER xqueue_insert ON jobs IS 'ours'");
     expect_error(&mut new, "SELECT xqueue.upgrade('jobs')", "42701", "");
     upgraded(&mut new, r#"{"fields": {"status": "status", "owner": "owner"}}"#);
-    new.batch_execute("TABLE witness").unwrap();
+    new.run("TABLE witness");
 }
 
 /// In a restored table the columns have other numbers, and it can have its old oid by chance.
@@ -216,20 +208,18 @@ fn a_note_is_read_as_options_of_the_caller() {
 fn a_restored_table_with_its_old_oid_is_read_by_names() {
     let database = Database::new("dumped");
     let mut c = database.client();
-    c.batch_execute(
+    c.run(
         "CREATE TABLE jobs (id uuid PRIMARY KEY, note text, made timestamptz DEFAULT '2020-01-01')",
-    )
-    .unwrap();
+    );
     upgraded(&mut c, r#"{"features": {"ttl": true}}"#);
     // The columns had other numbers when the row was dumped: `expires` had that of `made`.
-    c.batch_execute(
+    c.run(
         "CREATE TEMPORARY TABLE kept AS SELECT relation, incarnation, jsonb_set(definition,
              '{fields,expires,number}', '3') AS definition FROM xqueue.queue;
          DELETE FROM xqueue.queue;
          INSERT INTO xqueue.queue (relation, incarnation, definition) TABLE kept;
          INSERT INTO jobs (id) VALUES (gen_random_uuid())",
-    )
-    .unwrap();
+    );
     assert_eq!(values(&mut c, "SELECT xqueue.take('jobs')", &[]).len(), 1);
     upgraded(&mut c, "{}");
     let found = "SELECT (definition->'fields'->'expires'->>'number')::int > 3 AND incarnation = relation FROM xqueue.queue";
@@ -240,22 +230,20 @@ fn a_restored_table_with_its_old_oid_is_read_by_names() {
 fn a_dump_after_a_label_was_renamed() {
     let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
     let (mut old, mut new) = (from.client(), to.client());
-    old.batch_execute(
+    old.run(
         "CREATE TYPE state AS ENUM ('R', 'T', 'W', 'B', 'Z', 'D'); CREATE TYPE place AS ENUM ('a', 'b');
          CREATE TABLE jobs (id bigint PRIMARY KEY, state state, tube place)",
-    )
-    .unwrap();
+    );
     let options = r#"{"fields": {"status": "state", "tube": "tube"}, "tube_stats": ["a"]}"#;
     upgraded(&mut old, options);
-    old.batch_execute(
+    old.run(
         "ALTER TYPE state RENAME VALUE 'R' TO 'ready'; ALTER TYPE place RENAME VALUE 'a' TO 'c';
          SELECT xqueue.put('jobs', '{\"id\": 1}', tube => 'c')",
-    )
-    .unwrap();
+    );
     copy(&from, &to, &[]);
     for c in [&mut new, &mut old] {
         // Before any upgrade, and after it.
-        c.batch_execute("ALTER TYPE state RENAME VALUE 'T' TO 'taken'").unwrap();
+        c.run("ALTER TYPE state RENAME VALUE 'T' TO 'taken'");
         let task = values(c, "SELECT xqueue.take('jobs', '30s')", &[]);
         assert_eq!((&task[0]["state"], &task[0]["tube"]), (&json!("taken"), &json!("c")));
         let definition = upgraded(c, "{}");
@@ -264,44 +252,40 @@ fn a_dump_after_a_label_was_renamed() {
     }
 }
 
-/// Creates tasks in several states, and an ordinary table.
-fn fill(c: &mut Client) {
-    c.batch_execute(
-        "CREATE TABLE ordinary (id int PRIMARY KEY); INSERT INTO ordinary VALUES (1);
-         SELECT xqueue.put('jobs', '[{\"url\": \"a\"}, {\"url\": \"b\"}]'::jsonb);
-         SELECT xqueue.put('jobs', '{\"url\": \"c\"}', '1 hour'); SELECT xqueue.take('jobs')",
-    )
-    .unwrap();
-}
-
 fn counted(c: &mut Client) -> Value {
     scalar(c, "SELECT xqueue.stats('jobs')->'tasks'", &[])
 }
 
-const TABLE: &str =
-    "CREATE TABLE jobs (id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, url text)";
-const DELAYED: &str = r#"{"features": {"delayed": true}}"#;
+/// Returns two databases with the same tables, a queue and an ordinary one. The first has tasks in several states. In
+/// the second the columns have other numbers, and there is another queue.
+fn migrated() -> (Database, Database, Client, Client) {
+    const TABLES: &str = "CREATE TABLE ordinary (id int PRIMARY KEY);
+        ALTER TABLE jobs ADD id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, ADD url text";
+    let (from, to) = (Database::new("dumped"), Database::new("dumped"));
+    let (mut old, mut new) = (from.client(), to.client());
+    let others =
+        "CREATE TABLE jobs (gone int); ALTER TABLE jobs DROP gone; SELECT xqueue.create('others')";
+    for (c, sql) in [(&mut old, "CREATE TABLE jobs ()"), (&mut new, others)] {
+        c.run(&format!("{sql}; {TABLES}"));
+        upgraded(c, r#"{"features": {"delayed": true}}"#);
+    }
+    old.run(
+        "INSERT INTO ordinary VALUES (1); SELECT xqueue.put('jobs', '[{\"url\": \"a\"}, {\"url\": \"b\"}]'::jsonb);
+         SELECT xqueue.put('jobs', '{\"url\": \"c\"}', '1 hour'); SELECT xqueue.take('jobs')",
+    );
+    (from, to, old, new)
+}
 
 #[test]
 fn data_alone_into_a_database_that_was_migrated() {
-    let (from, to) = (Database::new("dumped"), Database::new("dumped"));
-    let (mut old, mut new) = (from.client(), to.client());
-    // The column numbers differ, and the dump lacks one of the queues.
-    new.batch_execute("CREATE TABLE jobs (gone int, id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, url text);
-                       ALTER TABLE jobs DROP COLUMN gone; SELECT xqueue.create('others')").unwrap();
-    old.batch_execute(TABLE).unwrap();
-    for c in [&mut old, &mut new] {
-        upgraded(c, DELAYED);
-    }
-    new.batch_execute("CREATE TABLE ordinary (id int PRIMARY KEY); SELECT xqueue.pause('jobs')")
-        .unwrap();
-    fill(&mut old);
+    let (from, to, mut old, mut new) = migrated();
+    new.run("SELECT xqueue.pause('jobs')");
     assert_eq!(copy(&from, &to, &["-a"]), "");
     wait_until("what was taken is ready", || counted(&mut new)["ready"] == json!(2));
     assert_eq!(counted(&mut new)["waiting"], json!(1));
     // The queue keeps the pause of the target database.
     assert!(values(&mut new, "SELECT xqueue.take('jobs')", &[]).is_empty());
-    new.batch_execute("SELECT xqueue.resume('jobs'), xqueue.put('jobs', '{}')").unwrap();
+    new.run("SELECT xqueue.resume('jobs'), xqueue.put('jobs', '{}')");
     assert_eq!(values(&mut new, "SELECT xqueue.take('jobs', count => 9)", &[]).len(), 3);
     let report: Value = scalar(&mut new, "SELECT xqueue.check('jobs')", &[]);
     assert_eq!(report["problems"], json!([]));
@@ -314,50 +298,31 @@ fn data_alone_into_a_database_that_was_migrated() {
 
 #[test]
 fn data_of_a_queue_that_is_another_one_here() {
-    let (from, to) = (Database::new("dumped"), Database::new("dumped"));
-    let (mut old, mut new) = (from.client(), to.client());
-    for (c, options) in
-        [(&mut old, DELAYED), (&mut new, r#"{"features": {"delayed": true, "keep": true}}"#)]
-    {
-        c.batch_execute(TABLE).unwrap();
-        upgraded(c, options);
-    }
+    let (from, to, mut old, mut new) = migrated();
+    upgraded(&mut new, r#"{"features": {"keep": true}}"#);
     let definition = upgraded(&mut old, "{}");
-    new.batch_execute("CREATE TABLE ordinary (id int PRIMARY KEY)").unwrap();
-    fill(&mut old);
     let said = copy(&from, &to, &["-a"]);
     assert!(said.contains("WARNING") && said.contains("keeps its definition"), "{said}");
     wait_until("what was taken is ready", || counted(&mut new)["ready"] == json!(2));
     let hint = said.split("HINT:").nth(1).and_then(|hint| hint.split("; ").next());
-    new.batch_execute(hint.expect("a hint")).unwrap();
+    new.run(hint.expect("a hint"));
     assert_eq!(upgraded(&mut new, "{}"), definition);
 }
 
 /// A queue with an unreadable definition does not prevent the restoration of others.
 #[test]
 fn data_of_a_queue_that_cannot_be_read_here() {
-    let (from, to) = (Database::new("dumped"), Database::new("dumped"));
-    let (mut old, mut new) = (from.client(), to.client());
-    for c in [&mut old, &mut new] {
-        c.batch_execute(TABLE).unwrap();
-        upgraded(c, DELAYED);
+    let (from, to, mut old, mut new) = migrated();
+    let broken = "UPDATE xqueue.queue SET definition = '{}' WHERE relation = 'jobs'::regclass";
+    for (c, sql) in [(&mut old, ""), (&mut new, broken)] {
+        c.run(&format!("SELECT xqueue.upgrade('ordinary'); {sql}"));
     }
-    new.batch_execute(
-        "CREATE TABLE ordinary (id int PRIMARY KEY); SELECT xqueue.upgrade('ordinary')",
-    )
-    .unwrap();
-    new.batch_execute(
-        "UPDATE xqueue.queue SET definition = '{}' WHERE relation = 'jobs'::regclass",
-    )
-    .unwrap();
-    fill(&mut old);
-    old.batch_execute("SELECT xqueue.upgrade('ordinary')").unwrap();
     let said = copy(&from, &to, &["-a", "-T", "jobs"]);
     assert!(said.contains("WARNING") && said.contains("\"public.jobs\" cannot be read"), "{said}");
     let error = expect_error(&mut new, "SELECT xqueue.take('jobs')", "XX001", "");
     let hint = error.hint().unwrap_or_default();
     let sql = hint.rsplit(": ").next().expect("a hint");
-    new.batch_execute(sql).expect(hint);
+    new.run(sql);
     assert_eq!(upgraded(&mut new, "{}"), upgraded(&mut old, "{}"));
     assert_eq!(values(&mut new, "SELECT xqueue.take('ordinary')", &[]).len(), 1);
 }
@@ -365,14 +330,7 @@ fn data_of_a_queue_that_cannot_be_read_here() {
 /// The docs name the table to leave out if triggers are disabled during the restoration.
 #[test]
 fn data_alone_with_triggers_disabled() {
-    let (from, to) = (Database::new("dumped"), Database::new("dumped"));
-    let (mut old, mut new) = (from.client(), to.client());
-    for c in [&mut old, &mut new] {
-        c.batch_execute(TABLE).unwrap();
-        upgraded(c, DELAYED);
-    }
-    new.batch_execute("CREATE TABLE ordinary (id int PRIMARY KEY)").unwrap();
-    fill(&mut old);
+    let (from, to, _old, mut new) = migrated();
     assert_eq!(copy(&from, &to, &["-a", "--disable-triggers", "-T", "xqueue.queue"]), "");
     wait_until("all are counted", || {
         let tasks = counted(&mut new);

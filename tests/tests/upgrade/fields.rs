@@ -1,13 +1,12 @@
 //! Any column can have any role. A table with odd names, other types, other status values and a key of two columns
 //! passes through every state and verb.
 
-use xqueue_tests::{Queue, Value, Watcher, database, json, unique, wait_until};
+use xqueue_tests::{LETTERS, Queue, Value, Watcher, database, json, unique, wait_until};
 
 const FEATURES: &str = r#"{
     "delayed": true, "buried": true, "ttl": true, "ttr": "1 hour", "priority": true, "tube": true,
     "retry": {"limit": 2, "backoff": 0.001}
 }"#;
-const LETTERS: [&str; 6] = ["R", "T", "W", "B", "Z", "D"];
 
 /// A type of the status column, with its values for the letters.
 struct States {
@@ -70,15 +69,6 @@ fn queue(states: &States, last: &Value) -> Queue {
     q
 }
 
-fn drop_queue(mut q: Queue, states: &States) {
-    q.verify();
-    q.sql("DROP TABLE {q}");
-    if states.kind == "enum" {
-        q.sql("DROP TYPE {q}_state");
-    }
-    q.abandon();
-}
-
 /// Calls a function on the task with key (a, 1) and checks the resulting state.
 #[track_caller]
 fn step(q: &mut Queue, call: &str, expected: &str) -> Value {
@@ -133,7 +123,6 @@ fn an_existing_table_goes_through_everything() {
         let task = step(&mut q, "take('{q}')", taken);
         assert_eq!((&task["Tenant"], &task["no."]), (&json!("a"), &json!(2)));
         step(&mut q, "snatch('{q}', ROW('a', 2))", ready);
-        drop_queue(q, states);
     }
 }
 
@@ -164,7 +153,6 @@ fn the_worker_serves_an_existing_table() {
         for kind in ["delay", "ttr", "ttl", "zombie", "session"] {
             assert_eq!(calls[kind], json!(1), "{kind} with states {:?}", states.labels);
         }
-        drop_queue(q, states);
     }
 }
 
@@ -197,27 +185,5 @@ fn features_of_an_existing_table_are_switched_off_and_on_again() {
         assert_eq!((&task["Tenant"], &task["no."]), (&json!("a"), &json!(1)));
         q.sql("SELECT xqueue.ack('{q}', ROW('a', 1))");
         wait_until("it is counted", || q.stats()["tasks"]["zombie"] == json!(1));
-        drop_queue(q, states);
-    }
-}
-
-#[test]
-fn a_dry_run_says_what_an_upgrade_does_and_nothing_once_it_is_done() {
-    for states in [&STATES[0], &STATES[4]] {
-        let mut q = queue(states, &json!({"keep": true}));
-        q.sql(r#"INSERT INTO {q} ("Tenant", "no.") SELECT 'a', n FROM generate_series(1, 3) n"#);
-        let options = json!({
-            "features": {"keep": false, "zombie": "1 hour", "ttr": false, "priority": false},
-        });
-        let dry = format!("SELECT xqueue.upgrade('{{q}}', '{options}', dry_run => true)");
-        let planned = q.ask_one(&dry);
-        let before = q.ask_one("SELECT xqueue.upgrade('{q}')");
-        let statements = planned["ddl"].as_array().expect("statements").clone();
-        assert!(!statements.is_empty());
-        let done = q.upgrade(&options);
-        assert_ne!(done, before);
-        assert_eq!(planned["definition"], done, "what was planned is what is done");
-        assert_eq!(q.ask_one(&dry)["ddl"], json!([]), "nothing is left to be done");
-        drop_queue(q, states);
     }
 }

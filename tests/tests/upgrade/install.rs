@@ -1,6 +1,6 @@
 //! CREATE EXTENSION checks its database and its schema.
 
-use xqueue_tests::{Database, Role, expect_error};
+use xqueue_tests::{Database, Role, Run, expect_error};
 
 /// Names and values are passed as UTF-8.
 #[test]
@@ -24,22 +24,17 @@ fn a_schema_of_another_role_is_refused() {
     let database = Database::empty("schema");
     let role = Role::create();
     let mut admin = database.client();
-    admin
-        .batch_execute(&format!("CREATE SCHEMA xqueue AUTHORIZATION {}", role.name))
-        .expect("the schema is made");
+    admin.run(&format!("CREATE SCHEMA xqueue AUTHORIZATION {}", role.name));
     let error = expect_error(&mut admin, "CREATE EXTENSION xqueue", "42501", "who is no superuser");
     assert!(error.hint().is_some_and(|hint| hint.contains("ALTER SCHEMA xqueue")), "{error:?}");
-    admin
-        .batch_execute(
-            "ALTER SCHEMA xqueue OWNER TO CURRENT_USER; \
-             CREATE FUNCTION xqueue.put(text, text) RETURNS text LANGUAGE sql AS 'SELECT $1'",
-        )
-        .expect("he has left something behind");
+    admin.run(
+        "ALTER SCHEMA xqueue OWNER TO CURRENT_USER; \
+         CREATE FUNCTION xqueue.put(text, text) RETURNS text LANGUAGE sql AS 'SELECT $1'",
+    );
     expect_error(&mut admin, "CREATE EXTENSION xqueue", "55000", "has functions already");
     let again = "DROP FUNCTION xqueue.put; CREATE EXTENSION xqueue; \
                  DROP EXTENSION xqueue; DROP SCHEMA xqueue; CREATE EXTENSION xqueue";
-    admin.batch_execute(again).expect("a superuser's own, or none, will do");
-    admin.batch_execute("DROP EXTENSION xqueue").expect("dropped, so that the role can go");
+    admin.run(&format!("{again}; DROP EXTENSION xqueue"));
 }
 
 /// Triggers and indexes name the functions of this schema: none of them is of another role.
@@ -48,31 +43,18 @@ fn an_internal_schema_of_another_role_is_refused() {
     let database = Database::empty("internal_schema");
     let role = Role::create();
     let mut admin = database.client();
-    admin
-        .batch_execute(&format!(
-            "CREATE SCHEMA xqueue_internal AUTHORIZATION {0}; SET ROLE {0};
-             CREATE FUNCTION xqueue_internal.row_changed() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
-             RESET ROLE",
-            role.name
-        ))
-        .expect("the schema is made");
-    expect_error(
-        &mut admin,
-        "CREATE EXTENSION xqueue",
-        "42P06",
-        "\"xqueue_internal\" already exists",
-    );
-    admin
-        .batch_execute("DROP SCHEMA xqueue_internal CASCADE; CREATE EXTENSION xqueue")
-        .expect("without that schema it is installed");
+    let make = "CREATE SCHEMA xqueue_internal AUTHORIZATION {r}; SET ROLE {r};
+        CREATE FUNCTION xqueue_internal.row_changed() RETURNS trigger LANGUAGE plpgsql
+            AS 'BEGIN RETURN NULL; END'; RESET ROLE";
+    admin.run(&make.replace("{r}", &role.name));
+    expect_error(&mut admin, "CREATE EXTENSION xqueue", "42P06", "xqueue_internal");
+    admin.run("DROP SCHEMA xqueue_internal CASCADE; CREATE EXTENSION xqueue");
     for command in
         ["DROP SCHEMA xqueue_internal CASCADE", "DROP FUNCTION xqueue_internal.truncated()"]
     {
         expect_error(&mut admin, command, "2BP01", "extension xqueue requires it");
     }
-    admin
-        .batch_execute("DROP EXTENSION xqueue; CREATE EXTENSION xqueue")
-        .expect("the schema goes with the extension");
+    admin.run("DROP EXTENSION xqueue; CREATE EXTENSION xqueue");
     let foreign = format!(
         "SET ROLE {}; CREATE FUNCTION xqueue_internal.f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
         role.name
