@@ -29,23 +29,6 @@ fn strip(q: &mut Queue) {
     );
 }
 
-/// Returns the worker's error with the queue, from the view.
-fn error(q: &mut Queue) -> Option<String> {
-    scalar(
-        &mut q.admin,
-        "SELECT error FROM xqueue.queues WHERE queue = $1::text::regclass",
-        &[&q.name],
-    )
-}
-
-/// Asserts that `check` reports a problem with these words.
-#[track_caller]
-fn assert_found(q: &mut Queue, words: &str) {
-    let report: Value = scalar(&mut q.admin, "SELECT xqueue.check($1::text)", &[&q.name]);
-    let problem = report["problems"][0].as_str().unwrap_or_default();
-    assert!(report["ok"] == json!(false) && problem.contains(words), "{report}");
-}
-
 #[test]
 fn a_column_that_has_got_another_type() {
     let mut q = stripped();
@@ -62,11 +45,11 @@ fn a_column_that_has_got_another_type() {
         ("tube", "json", "'{}'", "order"),
         ("id", "json", "to_json(id)", "order"),
     ] {
-        let was: String = scalar(
-            &mut q.admin,
-            "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = $1::text::regclass AND attname = $2",
-            &[&q.name, &column],
+        let was = format!(
+            "SELECT to_jsonb(format_type(atttypid, atttypmod)) FROM pg_attribute
+             WHERE attrelid = '{{q}}'::regclass AND attname = '{column}'"
         );
+        let was = q.ask_one(&was).as_str().expect("a type").to_owned();
         if column == "id" {
             q.sql("ALTER TABLE {q} ALTER id DROP DEFAULT, DROP CONSTRAINT {q}_pkey");
         }
@@ -81,18 +64,18 @@ fn a_column_that_has_got_another_type() {
             "peek('{q}', 1)",
             "tasks_by_state('{q}', 'taken')",
         ] {
-            let sql = format!("SELECT xqueue.{}", call.replace("{q}", &q.name));
-            let refused = expect_error(&mut q.admin, &sql, "42804", &format!("\"{column}\""));
+            let sql = format!("SELECT xqueue.{call}");
+            let refused = q.fails(&sql, "42804", &format!("\"{column}\""));
             assert!(refused.message().contains(&q.name), "{}", refused.message());
             let hint = refused.hint().expect("a hint");
             assert!(hint.contains(wanted) && hint.contains("downgrade"), "{hint}");
         }
-        assert_found(&mut q, &format!("\"{column}\""));
+        let words = format!("\"{column}\"");
+        let problem = q.ask_one("SELECT xqueue.check('{q}')->'problems'->0");
+        assert!(problem.as_str().is_some_and(|told| told.contains(&words)), "{problem}");
         // The view shows the other queues.
         q.sql("SELECT * FROM xqueue.taken");
-        wait_until("the worker shows the error", || {
-            error(&mut q).is_some_and(|error| error.contains(&format!("\"{column}\"")))
-        });
+        wait_until("the worker shows the error", || q.error().contains(&words));
         other.sql("SELECT xqueue.put('{q}', '{}', '1 millisecond')");
         other.wait_for("waiting", 0);
         let back = match column {
@@ -106,21 +89,17 @@ fn a_column_that_has_got_another_type() {
         }
         q.sql(&format!("ALTER TABLE {{q}} ALTER {column} TYPE {was} USING {back}::{was}"));
         let lack = "triggers are missing or disabled";
-        wait_until("the worker is content, but for what was dropped", || {
-            error(&mut q).is_some_and(|error| error.contains(lack))
-        });
+        wait_until("the worker lacks what was dropped", || q.error().contains(lack));
     }
-    q.sql("ALTER TABLE {q} ADD PRIMARY KEY (id)");
-    q.sql("SELECT xqueue.upgrade('{q}')");
+    q.sql("ALTER TABLE {q} ADD PRIMARY KEY (id); SELECT xqueue.upgrade('{q}')");
     q.sql("INSERT INTO {q} (id, status, priority, attempts) VALUES (7, 'R', 0, 0); SELECT xqueue.take('{q}')");
 }
 
 /// The check of a domain can alter the table in the middle of a call.
 #[test]
 fn a_table_that_is_altered_in_the_middle_of_a_call() {
-    let name = unique("altered");
-    let mut q = Queue::adopt(&database(), &name);
-    q.sql(
+    let mut q = Queue::table(
+        "altered",
         "CREATE FUNCTION {q}_f(text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
            IF $1 = 'now' THEN
              ALTER TABLE {q} DROP COLUMN owner;
@@ -137,72 +116,20 @@ fn a_table_that_is_altered_in_the_middle_of_a_call() {
         "take('{q}', tube => 'now')",
         "put(NULL::{q}, '{\"word\": \"b\"}', tube => 'now')",
     ] {
-        let sql = format!("SELECT xqueue.{}", call.replace("{q}", &name));
-        let refused = match try_sql(&mut q.admin, &sql) {
-            Ok(()) => panic!("{sql} succeeds"),
-            Err(error) => error,
-        };
+        let sql = format!("SELECT xqueue.{}", call.replace("{q}", &q.name));
+        let refused = try_sql(&mut q.admin, &sql).expect_err(&sql);
         assert!(!code(&refused).starts_with("XX"), "{sql}: {refused:?}");
         q.sql("SELECT count(*), max(word), max(owner::text) FROM {q}");
     }
-    q.verify();
-    q.sql("DROP TABLE {q}; DROP DOMAIN {q}_d; DROP FUNCTION {q}_f");
-    q.abandon();
-}
-
-/// Up to PostgreSQL 15 a rule can turn a table into a view.
-#[test]
-fn a_table_that_is_made_a_view() {
-    let mut q =
-        Queue::with("altered", COLUMNS, &json!({"features": {"delayed": true, "ttl": true}}));
-    if scalar::<i32>(&mut q.admin, "SELECT current_setting('server_version_num')::int / 10000", &[])
-        > 15
-    {
-        return eprintln!("skipped: since PostgreSQL 16 no rule makes a table a view");
-    }
-    let role = Role::create();
-    q.sql(&format!("CREATE FUNCTION {{q}}_f() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE '%', current_user; END $$; ALTER TABLE {{q}} OWNER TO {0}; ALTER FUNCTION {{q}}_f OWNER TO {0}", role.name));
-    let mut other = Queue::new("altered");
-    strip(&mut q);
-    q.sql("ALTER TABLE {q} DROP CONSTRAINT {q}_pkey, ALTER id DROP DEFAULT");
-    // VACUUM clears relhastriggers and relhasindex.
-    q.sql("VACUUM {q}");
-    let columns: String = scalar(
-        &mut q.admin,
-        "SELECT string_agg(CASE attname WHEN 'id' THEN $1 || '_f() AS id' ELSE format('NULL::%s AS %I', format_type(atttypid, atttypmod), attname) END, ', ' ORDER BY attnum)
-         FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped",
-        &[&q.name],
-    );
-    q.sql(&format!("CREATE RULE \"_RETURN\" AS ON SELECT TO {{q}} DO INSTEAD SELECT {columns}"));
-    for call in [
-        "take('{q}')",
-        "put('{q}', '{}')",
-        "peek('{q}', 1)",
-        "upgrade('{q}')",
-        "time64('{q}')",
-        "truncate('{q}')",
-    ] {
-        let sql = format!("SELECT xqueue.{}", call.replace("{q}", &q.name));
-        expect_error(&mut q.admin, &sql, "42809", &q.name.clone());
-    }
-    assert_found(&mut q, "not an ordinary table");
-    q.sql("SELECT * FROM xqueue.taken; SELECT * FROM xqueue.queues; SELECT xqueue.metrics(); SELECT xqueue.stats()");
-    wait_until("the worker shows the error", || {
-        error(&mut q).is_some_and(|error| error.contains("not an ordinary table"))
-    });
-    other.sql("SELECT xqueue.put('{q}', '{}', '1 millisecond')");
-    other.wait_for("waiting", 0);
-    q.sql("DROP VIEW {q}; DROP FUNCTION {q}_f");
-    q.abandon();
 }
 
 #[test]
 fn labels_that_the_column_does_not_tell_from_each_other() {
-    let name = unique("altered");
-    let mut q = Queue::adopt(&database(), &name);
-    q.sql(
+    let mut q = Queue::table(
+        "altered",
         "CREATE TABLE {q} (id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, state char(10))",
     );
+    let name = q.name.clone();
     let upgrade = |q: &mut Queue, states: &str| {
         let sql = format!(
             r#"SELECT xqueue.upgrade('{}', '{{"fields": {{"status": "state"}}, "states": {states}}}')"#,
@@ -229,8 +156,7 @@ fn labels_that_the_column_does_not_tell_from_each_other() {
     // If the labels become equal later, calls on the queue fail.
     strip(&mut q);
     q.sql("ALTER TABLE {q} ALTER state DROP DEFAULT, ALTER state TYPE char(10)");
-    let sql = format!("SELECT xqueue.take('{name}')");
-    expect_error(&mut q.admin, &sql, "22023", "does not distinguish");
+    q.fails("SELECT xqueue.take('{q}')", "22023", "does not distinguish");
     q.sql("SELECT xqueue.downgrade('{q}', drop_columns => true)");
     q.sql("DROP TABLE {q}");
 
@@ -246,14 +172,10 @@ fn labels_that_the_column_does_not_tell_from_each_other() {
     q.sql("INSERT INTO {q} (state) VALUES ('READY'), ('ready')");
     upgrade(&mut q, r#"{"R": "ready", "T": "taken"}"#).expect("they differ");
     q.sql("INSERT INTO {q} (state) VALUES ('ReadY')");
-    let tasks: Value = q.stats()["tasks"].clone();
-    assert_eq!(tasks["ready"], json!(3), "{tasks}");
+    assert_eq!(q.stats()["tasks"]["ready"], json!(3));
     q.sql("SELECT xqueue.take('{q}', count => 3)");
     q.status_is("state", ["ready", "taken", "W", "B", "Z", "D"]);
     q.assert_tasks(&[("ready", 0), ("taken", 3)]);
-    q.verify();
-    q.sql("DROP TABLE {q}; DROP COLLATION {q}_ci");
-    q.abandon();
 }
 
 /// A consumer waiting in the row form gets the row, or an error whose hint says how to go on.
@@ -334,35 +256,19 @@ fn a_type_is_changed_between_downgrade_and_upgrade() {
         assert_eq!(ids(&waiter.join().result.expect("a task")), [3_000_000_000]);
         assert_eq!(ack(&mut holder, &name, 1).len(), 1);
         wait_until("the waiter's task is back", || q.stats()["tasks"]["ready"] == json!(1));
-        q.verify();
-        if has_trigger {
-            q.sql("DROP FUNCTION {q}_f CASCADE");
-        }
     }
 }
 
-/// The server refuses to change the type of columns that the triggers read. The recipe in the hint works.
+/// The server refuses to change the type of columns that the triggers read.
 #[test]
 fn a_type_that_the_server_refuses_to_alter() {
     let mut q = Queue::with("altered", COLUMNS, &serde_json::from_str(ALL).expect("options"));
-    put(&mut q.admin, &q.name, 1);
-    let columns = ["id", "status", "owner", "runat", "expires", "priority", "tube"];
-    for column in columns {
+    for column in ["id", "status", "owner", "runat", "expires", "priority", "tube"] {
         let sql = format!("ALTER TABLE {} ADD word text, ALTER {column} TYPE text", q.name);
         let refused = expect_error(&mut q.admin, &sql, "0A000", "trigger");
         let hint = refused.hint().expect("a hint");
         assert!(hint.contains("xqueue.downgrade") && hint.contains(&q.name), "{hint}");
     }
-    q.sql(
-        "BEGIN;
-         CREATE TEMP TABLE kept AS SELECT xqueue.upgrade('public.{q}', dry_run => true)->'definition' AS options;
-         SELECT xqueue.downgrade('public.{q}');
-         ALTER TABLE {q} ALTER priority TYPE bigint;
-         SELECT xqueue.upgrade('public.{q}', (SELECT options FROM kept) - 'queue' - 'key');
-         COMMIT",
-    );
-    q.sql("SELECT xqueue.put('{q}', '{}', priority => 4000000000)");
-    assert_eq!(take_all(&mut q.admin, &q.name).len(), 2);
 }
 
 #[test]

@@ -45,30 +45,32 @@ fn rows_of_another_shape_are_refused() {
     q.sql(&format!("DROP FUNCTION {name}_pick"));
 }
 
+/// Creates a domain for keys whose check runs a statement once, when `midway.alter` is on.
+fn domain_that_runs(admin: &mut Client, statement: &str) -> String {
+    let domain = unique("midway_key");
+    admin.run(&format!(
+        "CREATE FUNCTION {domain}_check(bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+           IF current_setting('midway.alter', true) = 'on' THEN
+             PERFORM set_config('midway.alter', 'off', false);
+             {statement};
+           END IF; RETURN true; END $$;
+         CREATE DOMAIN {domain} AS bigint CHECK ({domain}_check(VALUE))"
+    ));
+    domain
+}
+
 /// The check of the key's domain alters the table while the id is read.
 #[test]
 fn by_the_check_of_a_domain() {
-    let domain = unique("midway_key");
     let (mut admin, name) = (connect(), unique("midway"));
-    admin
-        .batch_execute(&format!(
-            "CREATE FUNCTION {domain}_check(bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
-               IF current_setting('midway.alter', true) = 'on' THEN
-                 PERFORM set_config('midway.alter', 'off', false);
-                 ALTER TABLE {name} ALTER payload TYPE uuid USING '{POINTER}';
-               END IF; RETURN true; END $$;
-             CREATE DOMAIN {domain} AS bigint CHECK ({domain}_check(VALUE))"
-        ))
-        .unwrap();
+    let alter = format!("ALTER TABLE {name} ALTER payload TYPE uuid USING '{POINTER}'");
+    let domain = domain_that_runs(&mut admin, &alter);
     for call in ["peek", "take", "ack", "release"] {
         let columns = format!("id {domain} PRIMARY KEY, payload text");
         let mut q = Queue::make(&database(), &name, &columns, &json!({}));
         q.sql("INSERT INTO {q} VALUES (1, 'a')");
         if call != "peek" && call != "take" {
-            assert_eq!(
-                values(&mut q.admin, &format!("SELECT xqueue.take('{name}')"), &[]).len(),
-                1
-            );
+            assert_eq!(q.takes(1), [1]);
         }
         let id = if call == "take" { "id => '1'::text" } else { "'1'::text" };
         let sql =
@@ -77,27 +79,21 @@ fn by_the_check_of_a_domain() {
         expect_error(&mut q.admin, &sql, "0A000", "have changed since this query was planned");
         q.sql("SET midway.alter = off");
     }
-    admin.batch_execute(&format!("DROP DOMAIN {domain}; DROP FUNCTION {domain}_check")).unwrap();
 }
 
 /// The check of the key's domain adds a trigger while the keys are read. The trigger sees all rows of the call.
 #[test]
 fn a_trigger_that_the_check_of_a_domain_adds() {
-    let domain = unique("midway_key");
     let (mut admin, name) = (connect(), unique("midway"));
-    admin
-        .batch_execute(&format!(
-            "CREATE TABLE {name}_seen (id bigint);
-             CREATE FUNCTION {domain}_note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-               INSERT INTO {name}_seen VALUES (OLD.id); RETURN NULL; END $$;
-             CREATE FUNCTION {domain}_check(bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
-               IF current_setting('midway.alter', true) = 'on' THEN
-                 PERFORM set_config('midway.alter', 'off', false);
-                 CREATE TRIGGER note AFTER DELETE ON {name} FOR EACH ROW EXECUTE FUNCTION {domain}_note();
-               END IF; RETURN true; END $$;
-             CREATE DOMAIN {domain} AS bigint CHECK ({domain}_check(VALUE))"
-        ))
-        .unwrap();
+    admin.run(&format!(
+        "CREATE TABLE {name}_seen (id bigint);
+         CREATE FUNCTION {name}_note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+           INSERT INTO {name}_seen VALUES (OLD.id); RETURN NULL; END $$"
+    ));
+    let add = format!(
+        "CREATE TRIGGER note AFTER DELETE ON {name} FOR EACH ROW EXECUTE FUNCTION {name}_note()"
+    );
+    let domain = domain_that_runs(&mut admin, &add);
     for tasks in [1, 40] {
         let columns = format!("id {domain} PRIMARY KEY, payload text");
         let mut q = Queue::make(&database(), &name, &columns, &json!({}));
@@ -111,11 +107,6 @@ fn a_trigger_that_the_check_of_a_domain_adds() {
         assert_eq!(scalar::<i64>(&mut q.admin, &seen, &[]), tasks);
         q.assert_tasks(&[("total", 0)]);
     }
-    admin
-        .batch_execute(&format!(
-            "DROP DOMAIN {domain}; DROP FUNCTION {domain}_check, {domain}_note; DROP TABLE {name}_seen"
-        ))
-        .unwrap();
 }
 
 /// An index that has the name of one of the queue's former indexes, but belongs to another table, stays.

@@ -56,9 +56,8 @@ fn a_change_beside_consumers() {
             move || {
                 let mut taken = 0;
                 while let [task] = &take(&mut c, name, "1 s", 1)[..] {
-                    taken +=
-                        values(&mut c, "SELECT xqueue.ack($1::text, $2::jsonb)", &[name, task])
-                            .len();
+                    let ack = "SELECT xqueue.ack($1::text, $2::jsonb)";
+                    taken += values(&mut c, ack, &[name, task]).len();
                 }
                 taken
             }
@@ -74,35 +73,11 @@ fn a_change_beside_consumers() {
 }
 
 #[test]
-fn indexes_can_be_made_before() {
-    let mut q = queue(&json!({"features": {"priority": true, "buried": true}}));
-    let dry_run = |q: &mut Queue| {
-        let plan = q.ask_one(
-            "SELECT xqueue.upgrade('{q}', '{\"fields\": {\"order\": \"n\"}}', dry_run => true)",
-        );
-        let ddl = plan["ddl"].as_array().expect("ddl").iter();
-        ddl.map(|ddl| ddl.as_str().expect("text").to_owned()).collect::<Vec<_>>()
-    };
-    let ddl = dry_run(&mut q);
-    let indexes: Vec<_> = ddl.iter().filter_map(|ddl| ddl.strip_prefix("CREATE INDEX ")).collect();
-    assert_eq!(
-        indexes.iter().filter(|index| index.contains("(priority, n, id)")).count(),
-        2,
-        "{ddl:?}"
-    );
-    for index in indexes {
-        q.sql(&format!("CREATE INDEX CONCURRENTLY own_{index}"));
-    }
-    let ddl = dry_run(&mut q);
-    assert!(ddl.iter().all(|ddl| !ddl.contains("CREATE INDEX")), "{ddl:?}");
-    q.upgrade(&order(json!("n")));
-    assert_eq!(takes(&mut q, 2), [1, 2]);
-}
-
-#[test]
 fn a_column_that_is_renamed_keeps_its_role() {
     let mut q = queue(&order(json!(["n"])));
-    q.sql("ALTER TABLE {q} RENAME COLUMN n TO number");
+    q.sql(
+        "ALTER TABLE {q} RENAME COLUMN n TO number; ALTER TABLE {q} ADD n int NOT NULL DEFAULT 0",
+    );
     let first = take(&mut q.admin, &q.name, "0", 2);
     assert_eq!([&first[0]["number"], &first[1]["number"]], [&json!(1), &json!(2)]);
     let defined = q.upgrade(&json!({"features": {"buried": true}}));
@@ -132,20 +107,7 @@ fn a_column_that_may_be_null_again() {
     q.sql("INSERT INTO {q} (n, m) VALUES (NULL, 7)");
     assert_eq!(takes(&mut q, 99), (201..=289).chain(291..=300).collect::<Vec<_>>());
     assert_eq!(take(&mut q.admin, &q.name, "0", 1)[0]["m"], json!(7));
-    let check = q.ask_one("SELECT xqueue.check('{q}')");
-    assert!(
-        check["problems"][0].as_str().expect("a problem").contains("it can be NULL"),
-        "{check}"
-    );
+    let problems = q.ask_one("SELECT xqueue.check('{q}')->'problems'").to_string();
+    assert!(problems.contains("it can be NULL"), "{problems}");
     q.sql("DELETE FROM {q} WHERE n IS NULL; ALTER TABLE {q} ALTER n SET NOT NULL");
-}
-
-#[test]
-fn downgrade_leaves_nothing() {
-    let mut q = queue(&order(json!("n")));
-    q.sql("SELECT xqueue.downgrade('{q}', drop_columns => true); ALTER TABLE {q} DROP COLUMN n");
-    let rest = q.ask("SELECT to_jsonb(indexname) FROM pg_indexes WHERE tablename = '{q}'");
-    assert_eq!(rest.len(), 1, "{rest:?}");
-    q.sql("DROP TABLE {q}");
-    q.abandon();
 }

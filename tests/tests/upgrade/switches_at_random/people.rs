@@ -48,7 +48,7 @@ impl Place {
     /// Drops the helper objects after the queue is dropped.
     pub fn clear(&self) {
         let sql = format!("DROP TABLE {0}_gone; DROP FUNCTION {0}_note()", self.q);
-        connect().batch_execute(&sql).expect("nobody uses them");
+        connect().run(&sql);
     }
 
     /// Returns a task's key as an SQL expression.

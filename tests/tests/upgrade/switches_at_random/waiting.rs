@@ -12,17 +12,12 @@ fn queue(theme: &str) -> Queue {
     Queue::with(theme, COLUMNS, &json!({}))
 }
 
-pub fn switch(c: &mut Client, q: &str, random: &mut StdRng) {
+fn switch(c: &mut Client, q: &str, random: &mut StdRng) {
     let features = features(random);
     let convert = conversions(&states(&features), random);
     let options = json!({"features": features, "convert": convert});
     let _definition: Value =
         scalar(c, "SELECT xqueue.upgrade($1::text, $2::jsonb)", &[&q, &options]);
-}
-
-fn waiter(q: &mut Queue, statement: &str) -> Waiter {
-    let statement = statement.replace("{q}", &q.name);
-    Waiter::waiting(q, &statement)
 }
 
 #[test]
@@ -40,8 +35,8 @@ fn a_consumer_stays_in_the_wait_queue() {
         "delayed": true, "buried": true, "zombie": true, "ttl": true, "ttr": true,
         "priority": true, "tube": true, "retry": {"limit": 3}}});
     q.upgrade(&all);
-    let mut waiters =
-        waiters.map(|statement| waiter(&mut q, statement)).into_iter().collect::<Vec<_>>();
+    let waiters = waiters.map(|statement| statement.replace("{q}", &q.name));
+    let mut waiters = Vec::from(waiters.map(|statement| Waiter::waiting(&mut q, &statement)));
     for _ in 0..20 {
         switch(&mut q.admin, &q.name, &mut random);
         for waiter in &waiters {
@@ -64,32 +59,6 @@ fn a_consumer_stays_in_the_wait_queue() {
         clients.push(client);
     }
     q.assert_tasks(&[("taken", 4), ("ready", 0)]);
-}
-
-#[test]
-fn a_consumer_of_a_tube_stays_in_the_wait_queue_as_long_as_there_are_tubes() {
-    let mut random = StdRng::seed_from_u64(seed());
-    let mut q = queue("switch_tube");
-    q.upgrade(&json!({"features": {"tube": true}}));
-    let for_a = waiter(&mut q, "SELECT xqueue.take('{q}', '50s', tube => 'a')");
-    for _ in 0..10 {
-        let mut features = features(&mut random);
-        features["tube"] = json!(true);
-        q.upgrade(&json!({"features": features}));
-    }
-    q.sql("SELECT xqueue.put('{q}', '{}', tube => 'b'), xqueue.put('{q}', '{}', tube => 'a')");
-    let (_client, task) = for_a.task();
-    assert_eq!(task["tube"], json!("a"));
-    let for_c = waiter(&mut q, "SELECT xqueue.take('{q}', '50s', tube => 'c')");
-    q.upgrade(&json!({"features": {"tube": false}}));
-    put(&mut q.admin, &q.name, 1);
-    q.wait_for_consumers(1);
-    assert!(!for_c.finished());
-    q.upgrade(&json!({"features": {"tube": true}}));
-    q.sql("SELECT xqueue.put('{q}', '{}', tube => 'c')");
-    let (_other, task) = for_c.task();
-    assert_eq!(task["tube"], json!("c"));
-    q.assert_tasks(&[("ready", 2), ("taken", 2)]);
 }
 
 /// In each round one task arrives while features are switched, and one consumer waits for it. The worker is stopped: it
