@@ -193,49 +193,40 @@ fn a_trigger_that_only_looks_like_ours() {
     let mut other = role.client();
     q.sql(&format!("GRANT TRIGGER ON {{q}} TO {}", role.name));
     let wanted = definitions(&mut q, "triggers");
-    let update = "AFTER UPDATE ON {q} FOR EACH ROW";
-    let (row_changed, row_arrives) =
-        ("xqueue_internal.row_changed()", "xqueue_internal.row_arrives()");
     let ours = wanted.split_once("WHEN (").and_then(|(_, rest)| rest.split_once(" EXECUTE"));
     let ours = ours.map(|(condition, _)| condition.trim_end_matches(')')).expect("a condition");
     let ours = format!("{}))", ours.replace("old.", "OLD.").replace("new.", "NEW."));
-    for (name, when, function) in [
-        ("xqueue_update", format!("{update} WHEN (OLD.id < 0)"), row_changed),
-        ("xqueue_update", update.to_string(), row_changed),
-        ("xqueue_update", format!("{update} WHEN (OLD.* IS DISTINCT FROM NEW.*)"), row_changed),
-        (
-            "xqueue_update",
-            format!("{update} WHEN (record_image_ne(ROW(OLD.payload), ROW(NEW.payload)))"),
-            row_changed,
-        ),
-        (
-            "xqueue_update",
-            format!("{update} WHEN ({})", ours.replace("record_image_ne", "record_image_lt")),
-            row_changed,
-        ),
-        ("xqueue_update", format!("{update} WHEN ({ours} AND OLD.id < 0)"), row_changed),
-        ("xqueue_update", format!("{update} WHEN ({})", ours.replace("OLD.", "NEW.")), row_changed),
-        ("xqueue_update", update.replace("UPDATE", "UPDATE OF payload"), row_changed),
-        ("xqueue_update", update.replace("UPDATE", "UPDATE OR DELETE"), row_changed),
-        ("xqueue_update", update.replace("FOR", "REFERENCING NEW TABLE AS n FOR"), row_changed),
-        ("xqueue_update", format!("{update} WHEN ({ours})"), "xqueue_internal.row_changed('x')"),
-        ("xqueue_insert", "AFTER INSERT ON {q} FOR EACH ROW WHEN (NEW.id < 0)".into(), row_changed),
-        ("xqueue_delete", "AFTER DELETE ON {q} FOR EACH ROW WHEN (OLD.id < 0)".into(), row_changed),
-        (
-            "xqueue_truncate",
-            "AFTER TRUNCATE ON {q} WHEN (false)".into(),
-            "xqueue_internal.truncated()",
-        ),
-        (
-            "~xqueue_arrive",
-            "BEFORE INSERT ON {q} FOR EACH ROW WHEN (NEW.id < 0)".into(),
-            row_arrives,
-        ),
+    let update = |when: &str| format!("AFTER UPDATE ON {{q}} FOR EACH ROW {when}");
+    let on = |event: &str, row: &str| format!("{event} ON {{q}} FOR EACH ROW WHEN ({row}.id < 0)");
+    let of_payload = "WHEN (record_image_ne(ROW(OLD.payload), ROW(NEW.payload)))";
+    for (name, when, argument) in [
+        ("xqueue_update", update("WHEN (OLD.id < 0)"), ""),
+        ("xqueue_update", update(""), ""),
+        ("xqueue_update", update("WHEN (OLD.* IS DISTINCT FROM NEW.*)"), ""),
+        ("xqueue_update", update(of_payload), ""),
+        ("xqueue_update", update(&format!("WHEN ({})", ours.replace("image_ne", "image_lt"))), ""),
+        ("xqueue_update", update(&format!("WHEN ({ours} AND OLD.id < 0)")), ""),
+        ("xqueue_update", update(&format!("WHEN ({})", ours.replace("OLD.", "NEW."))), ""),
+        ("xqueue_update", update("").replace("UPDATE", "UPDATE OF payload"), ""),
+        ("xqueue_update", update("").replace("UPDATE", "UPDATE OR DELETE"), ""),
+        ("xqueue_update", update("").replace("FOR", "REFERENCING NEW TABLE AS n FOR"), ""),
+        ("xqueue_update", update(&format!("WHEN ({ours})")), "'x'"),
+        ("xqueue_insert", on("AFTER INSERT", "NEW"), ""),
+        ("xqueue_delete", on("AFTER DELETE", "OLD"), ""),
+        ("xqueue_truncate", "AFTER TRUNCATE ON {q} WHEN (false)".into(), ""),
+        ("~xqueue_arrive", on("BEFORE INSERT", "NEW"), ""),
     ] {
         let when = when.replace("{q}", &q.name);
-        let case =
-            format!("CREATE OR REPLACE TRIGGER \"{name}\" {when} EXECUTE FUNCTION {function}");
-        other.batch_execute(&case).unwrap_or_else(|error| panic!("{case}: {error:?}"));
+        let function = match name {
+            "xqueue_truncate" => "truncated",
+            "~xqueue_arrive" => "row_arrives",
+            _ => "row_changed",
+        };
+        let case = format!(
+            "CREATE OR REPLACE TRIGGER \"{name}\" {when}
+             EXECUTE FUNCTION xqueue_internal.{function}({argument})"
+        );
+        other.run(&case);
         let is_told_of = name != "~xqueue_arrive";
         assert!(!(is_told_of && exact(&mut q)), "{case}");
         q.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a'), (2, 'b'); UPDATE {q} SET tube = 'b', status = 'T' WHERE id = 1");
@@ -250,13 +241,14 @@ fn a_trigger_that_only_looks_like_ours() {
 /// A column that swaps its name with another one keeps its role, as its triggers and indexes do.
 #[test]
 fn a_column_that_swaps_its_name_with_another() {
-    for (column, features) in [
-        ("status", json!({"buried": true})),
-        ("owner", json!({})),
-        ("priority", json!({"priority": true})),
-        ("expires", json!({"ttl": true})),
-        ("tube", json!({"tube": true})),
-        ("tube", json!({"utube": true})),
+    for (column, features, kind, value) in [
+        ("status", json!({"buried": true}), "text DEFAULT 'R'", "substr('BRR', id::int, 1)"),
+        ("owner", json!({}), "uuid", "NULL"),
+        ("priority", json!({"priority": true}), "int NOT NULL DEFAULT 0", "id"),
+        // The worker deletes no task by this column.
+        ("expires", json!({"ttl": true}), "timestamptz", "'2001-01-01'"),
+        ("tube", json!({"tube": true}), "text", "id"),
+        ("tube", json!({"utube": true}), "text", "id"),
     ] {
         let mut options = json!({"features": features});
         if column == "tube" {
@@ -268,14 +260,6 @@ fn a_column_that_swaps_its_name_with_another() {
             q.sql("UPDATE {q} SET tube = 'a'");
         }
         q.verify();
-        let (kind, value) = match column {
-            "status" => ("text NOT NULL DEFAULT 'R'", "CASE id WHEN 1 THEN 'B' ELSE 'R' END"),
-            "owner" => ("uuid", "NULL"),
-            // The worker deletes no task by this column.
-            "expires" => ("timestamptz", "'2001-01-01'"),
-            "priority" => ("int NOT NULL DEFAULT 0", "id"),
-            _ => ("text", "id"),
-        };
         q.sql(&format!(
             "ALTER TABLE {{q}} ADD COLUMN other {kind}; UPDATE {{q}} SET other = {value}"
         ));
