@@ -193,12 +193,12 @@ fn a_task_that_was_given_back_by_the_worker_and_taken_again() {
     ends(&mut q, c, 1);
 }
 
-/// Another session truncates the queue, or makes it anew.
+/// Another session truncates the queue, or downgrades and upgrades it.
 #[test]
 fn after_another_session_has_changed_the_queue() {
-    let anew = r#"BEGIN; SELECT xqueue.downgrade('{q}');
+    let upgraded = r#"BEGIN; SELECT xqueue.downgrade('{q}');
         SELECT xqueue.upgrade('{q}', '{"fields": {"status": "status", "owner": "owner"}}'); COMMIT"#;
-    for change in [anew, "TRUNCATE {q}; INSERT INTO {q} (id) VALUES (1), (2), (3)"] {
+    for change in [upgraded, "TRUNCATE {q}; INSERT INTO {q} (id) VALUES (1), (2), (3)"] {
         let (mut q, mut c) = filled(json!({}), 3);
         q.run(&mut c, "SELECT xqueue.take('{q}')");
         q.sql(change);

@@ -67,7 +67,7 @@ fn the_first_take_sets_the_keepalive_of_its_connection() {
     let mut c = remote.connect("");
     remote.q.run(&mut c, "BEGIN; SAVEPOINT s; SELECT xqueue.take('{q}'); ROLLBACK TO s; ROLLBACK");
     assert_eq!(shown(&mut c), "30 5 3 45000");
-    // Connections of Unix sockets have none.
+    // Connections of Unix sockets have no keepalive.
     let mut c = remote.q.client();
     take(&mut c, &remote.q.name);
     assert_eq!(shown(&mut c), "0 0 0 0");

@@ -6,7 +6,7 @@ fn ddl(q: &mut Queue, sql: &str) {
     q.sql(&format!("SET lock_timeout = '10s'; {sql}"));
 }
 
-/// A new table of that name is another queue, or none.
+/// A new table of that name is not the queue that the consumers wait for.
 #[test]
 fn what_ends_the_queue() {
     for sql in [

@@ -173,7 +173,7 @@ fn the_last_of_many_gets_its_task() {
         drop(shared.stopped.take());
     }
     assert!(bs.iter().all(|b| !b.finished()));
-    // Several tasks at once.
+    // One transaction puts several tasks.
     let waiters = shared.many_wait(A, 4);
     let _more = shared.many_wait(B, 4);
     shared.stop_worker();
