@@ -170,8 +170,11 @@ fn options_of_the_call_go_before_those_of_the_note() {
     old.run("CREATE TABLE jobs (key bigint PRIMARY KEY)");
     upgraded(&mut old, r#"{"features": {"ttr": "90 s", "delayed": true}}"#);
     copy(&from, &to, &["-s"]);
-    let features = &upgraded(&mut new, r#"{"features": {"ttr": "5 s"}}"#)["features"];
+    let features = &upgraded(&mut new, r#"{"features": {"ttr": "5 s", "tube": true}}"#)["features"];
     assert_eq!((&features["ttr"], &features["delayed"]), (&json!(5), &json!(true)));
+    // The restored triggers are replaced by those of the new definition.
+    let ddl: Value = scalar(&mut new, "SELECT xqueue.upgrade('jobs', '{}', true)->'ddl'", &[]);
+    assert_eq!(ddl, json!([]));
 }
 
 #[test]
