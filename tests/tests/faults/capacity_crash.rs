@@ -1,29 +1,47 @@
 //! Capacity through crashes and prepared transactions: the limit is never exceeded, at the price of refusing a put in
 //! doubt.
 
+use crate::ends::{After, after_each_end, cases};
 use xqueue_tests::*;
 
 #[test]
-fn a_producer_with_room_is_killed_with_the_server() {
-    let server = Server::alone();
-    for how in ["SIGKILL", "immediate", "fast"] {
-        let mut q = Queue::limited("roomcrash", 5, 3);
-        let mut open = q.client();
-        open.batch_execute("BEGIN").unwrap();
-        put(&mut open, &q.name, 1);
-        put(&mut open, &q.name, 2);
-        let waiting = Waiter::put(&mut q, &empty_tasks(2));
-        match how {
-            "SIGKILL" => server.kill_backend(pid(&mut open)),
-            mode => server.restart(mode),
-        }
+fn a_capacity_holds_after_each_end_of_the_server() {
+    after_each_end(cases![a_producer_with_room_is_killed, prepared_before_the_server_started]);
+}
+
+fn a_producer_with_room_is_killed(_: &str) -> After {
+    let mut q = Queue::limited("roomcrash", 5, 3);
+    let mut open = q.client();
+    open.batch_execute("BEGIN").unwrap();
+    put(&mut open, &q.name, 1);
+    put(&mut open, &q.name, 2);
+    let waiting = Waiter::put(&mut q, &empty_tasks(2));
+    Box::new(move || {
+        drop(open);
         assert!(waiting.join().result.is_err());
         q.reconnect();
         // Immediately after the start: a put waits until the tasks are counted.
-        assert_eq!((q.puts(3), q.puts(2)), (0, 2), "{how}");
+        assert_eq!((q.puts(3), q.puts(2)), (0, 2));
         q.fails("INSERT INTO {q} DEFAULT VALUES", "53400", "is full");
         assert_eq!((&q.stats()["capacity"], q.total()), (&json!(5), 5));
-    }
+    })
+}
+
+fn prepared_before_the_server_started(how: &str) -> After {
+    let (outcome, left) = if how == "fast" { ("ROLLBACK", 3) } else { ("COMMIT", 1) };
+    let mut q = Queue::limited("roomcrash", 3, 0);
+    let gid = q.name.clone();
+    q.sql(&format!(
+        "BEGIN; SELECT xqueue.put('{{q}}', '[{{}}, {{}}]'); PREPARE TRANSACTION '{gid}'"
+    ));
+    Box::new(move || {
+        q.reconnect();
+        q.fails("SELECT xqueue.put('{q}', '{}')", "55000", "it is not known");
+        q.fails("INSERT INTO {q} DEFAULT VALUES", "55000", "it is not known");
+        q.sql(&format!("{outcome} PREPARED '{gid}'"));
+        q.assert_exact();
+        assert_eq!((q.puts(left) as i64, q.puts(1)), (left, 0), "{outcome}");
+    })
 }
 
 #[test]
@@ -68,26 +86,6 @@ fn two_prepared_puts() {
     q.sql(&format!("ROLLBACK PREPARED '{gid}_2'"));
     q.assert_nothing_reserved();
     assert_eq!((q.puts(5), q.puts(4)), (0, 4));
-}
-
-#[test]
-fn prepared_before_the_server_started() {
-    let server = Server::alone();
-    let mut q = Queue::limited("roomcrash", 3, 0);
-    let gid = q.name.clone();
-    for (outcome, left) in [("COMMIT", 1), ("ROLLBACK", 3)] {
-        q.sql(&format!(
-            "BEGIN; SELECT xqueue.put('{{q}}', '[{{}}, {{}}]'); PREPARE TRANSACTION '{gid}'"
-        ));
-        server.restart("fast");
-        q.reconnect();
-        q.fails("SELECT xqueue.put('{q}', '{}')", "55000", "it is not known");
-        q.fails("INSERT INTO {q} DEFAULT VALUES", "55000", "it is not known");
-        q.sql(&format!("{outcome} PREPARED '{gid}'"));
-        q.assert_exact();
-        assert_eq!((q.puts(left) as i64, q.puts(1)), (left, 0), "{outcome}");
-        q.sql("TRUNCATE {q}");
-    }
 }
 
 /// A row that no trigger reported is counted before the next put.

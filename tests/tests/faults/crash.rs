@@ -1,78 +1,251 @@
 //! The server ends: SIGKILL of a backend, an immediate stop, a plain restart. Afterwards no task is taken, the counters
-//! are exact, and delays go on.
+//! are exact, and features go on.
 
+use crate::ends::{After, after_each_end, cases};
 use xqueue_tests::*;
 
-/// The ways in which the server ends.
-const ENDS: [&str; 3] = ["SIGKILL", "immediate", "fast"];
-
-fn end(server: &Server, how: &str, victim: i32) {
-    match how {
-        "SIGKILL" => server.kill_backend(victim),
-        mode => server.restart(mode),
-    }
+#[test]
+fn queues_go_on_after_each_end_of_the_server() {
+    after_each_end(cases![
+        a_prepared_put_lives_through_it,
+        taken_tasks_are_ready_again_and_counters_exact,
+        a_waiting_consumer_gets_the_task_of_a_killed_holder,
+        only_a_crash_empties_an_unlogged_queue,
+        a_pause_goes_on,
+        identities_differ,
+        identified_sessions_keep_their_tasks,
+        keys_of_time64_rise,
+        tubes_are_counted_anew,
+        attempts_are_limited,
+        ages_begin_anew,
+        the_end_of_life_is_as_it_was,
+        delayed_tasks_are_promoted,
+    ]);
 }
 
-#[test]
-fn taken_tasks_are_ready_again_and_counters_exact() {
-    let server = Server::alone();
-    for how in ENDS {
-        let mut q = Queue::new("crash");
-        let name = q.name.clone();
-        q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 500)");
-        q.sql("INSERT INTO {q} (status) SELECT 'B' FROM generate_series(1, 20)");
-        let mut c = q.client();
-        assert_eq!(take(&mut c, &name, "0", 200).len(), 200);
-        ack(&mut c, &name, 1);
-        // Uncommitted work of another session is lost with the server.
-        let mut open = q.client();
-        open.batch_execute("BEGIN").unwrap();
-        take(&mut open, &name, "0", 50);
-        put(&mut open, &name, 1);
-        let victim = pid(&mut open);
-        end(&server, how, victim);
+fn a_prepared_put_lives_through_it(_: &str) -> After {
+    let mut q = Queue::new("crash");
+    let gid = q.name.clone();
+    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 10)");
+    for n in 0..2 {
+        q.sql(&format!(
+            "BEGIN; SELECT xqueue.put('{{q}}', '[{{}}, {{}}]'); PREPARE TRANSACTION '{gid}_{n}'"
+        ));
+    }
+    Box::new(move || {
+        q.reconnect();
+        assert_eq!(q.counted()["total"], json!(10));
+        assert_eq!(q.stats()["exact"], json!(false), "not while a prepared transaction is open");
+        q.sql(&format!("ROLLBACK PREPARED '{gid}_0'"));
+        q.sql(&format!("COMMIT PREPARED '{gid}_1'"));
+        q.assert_tasks(&[("ready", 12), ("total", 12)]);
+    })
+}
+
+fn taken_tasks_are_ready_again_and_counters_exact(_: &str) -> After {
+    let mut q = Queue::new("crash");
+    let name = q.name.clone();
+    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 500)");
+    q.sql("INSERT INTO {q} (status) SELECT 'B' FROM generate_series(1, 20)");
+    let (mut c, mut open) = (q.client(), q.client());
+    assert_eq!(take(&mut c, &name, "0", 200).len(), 200);
+    ack(&mut c, &name, 1);
+    // Uncommitted work of another session is lost with the server.
+    open.batch_execute("BEGIN").unwrap();
+    take(&mut open, &name, "0", 50);
+    put(&mut open, &name, 1);
+    Box::new(move || {
+        drop((c, open));
         q.reconnect();
         q.wait_for("taken", 0);
         q.assert_tasks(&[("ready", 499), ("taken", 0), ("buried", 20), ("total", 519)]);
         let owned = format!("SELECT count(*) FROM {name} WHERE owner IS NOT NULL");
         assert_eq!(scalar::<i64>(&mut q.admin, &owned, &[]), 0);
-        assert_eq!(take_all(&mut q.admin, &name).len(), 499, "{how}");
-    }
+        assert_eq!(take_all(&mut q.admin, &name).len(), 499);
+    })
 }
 
-#[test]
-fn the_holder_itself_is_killed() {
-    let server = Server::alone();
+fn a_waiting_consumer_gets_the_task_of_a_killed_holder(_: &str) -> After {
     let mut q = Queue::new("crash");
     let name = q.name.clone();
-    let mut c = q.client();
-    let id = put(&mut c, &name, 1);
-    take_all(&mut c, &name);
+    let mut holder = q.client();
+    let held = put(&mut holder, &name, 1);
+    take_all(&mut holder, &name);
     let waiter = Waiter::take(&mut q);
-    server.kill_backend(pid(&mut c));
-    assert!(waiter.join().result.is_err(), "the waiter's connection broke");
-    q.reconnect();
-    let (mut c, task) =
-        Waiter::start(q.client(), &format!("SELECT xqueue.take('{name}', '30s')")).task();
-    assert_eq!(xqueue_tests::id(&task), id);
-    ack(&mut c, &name, id);
-    q.assert_tasks(&[("total", 0)]);
-    // Waits and wake-ups work after the crash.
-    let waiter = Waiter::take(&mut q);
-    put(&mut q.admin, &name, 2);
-    waiter.task();
+    Box::new(move || {
+        drop(holder);
+        assert!(waiter.join().result.is_err(), "the waiter's connection broke");
+        q.reconnect();
+        let take = format!("SELECT xqueue.take('{name}', '30s')");
+        let (mut c, task) = Waiter::start(q.client(), &take).task();
+        assert_eq!(id(&task), held);
+        ack(&mut c, &name, held);
+        q.assert_tasks(&[("total", 0)]);
+        // Waits and wake-ups work after the crash.
+        let waiter = Waiter::take(&mut q);
+        put(&mut q.admin, &name, 2);
+        waiter.task();
+    })
 }
 
-#[test]
-fn delayed_tasks_are_promoted_afterwards() {
-    let server = Server::alone();
-    for how in ENDS {
-        let mut q = Queue::new("crash");
-        q.sql("SELECT xqueue.put('{q}', '[{}, {}, {}]', '400 milliseconds')");
-        q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");
-        let mut killed = q.client();
-        let victim = pid(&mut killed);
-        end(&server, how, victim);
+fn only_a_crash_empties_an_unlogged_queue(how: &str) -> After {
+    let left = if how == "fast" { 30 } else { 0 };
+    let (mut c, name) = (connect(), unique("crash_temp"));
+    c.batch_execute(&format!("SELECT xqueue.create('{name}', temporary => true)")).unwrap();
+    let mut q = Queue::adopt(&database(), &name);
+    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 30)");
+    take(&mut c, &name, "0", 5);
+    q.assert_tasks(&[("ready", 25), ("taken", 5)]);
+    Box::new(move || {
+        drop(c);
+        q.reconnect();
+        q.wait_for("taken", 0);
+        q.assert_tasks(&[("ready", left), ("total", left)]);
+        put(&mut q.admin, &name, 1);
+        q.assert_tasks(&[("ready", left + 1), ("total", left + 1)]);
+    })
+}
+
+fn a_pause_goes_on(_: &str) -> After {
+    let mut q = Queue::new("crash");
+    put(&mut q.admin, &q.name, 1);
+    q.sql("SELECT xqueue.pause('{q}')");
+    Box::new(move || {
+        q.reconnect();
+        assert!(q.takes(1).is_empty());
+        assert_eq!(q.stats()["paused_until"], "infinity");
+        let waiter = Waiter::take(&mut q);
+        q.sql("SELECT xqueue.resume('{q}')");
+        waiter.task();
+    })
+}
+
+fn identities_differ(_: &str) -> After {
+    let identity = || -> uuid::Uuid { scalar(&mut connect(), "SELECT xqueue.identify()", &[]) };
+    let before = identity();
+    Box::new(move || assert_ne!(identity(), before))
+}
+
+/// Three sessions hold a task each: one with a long grace, one with a short grace, and an unidentified one.
+fn identified_sessions_keep_their_tasks(_: &str) -> After {
+    let mut q = Queue::new("lasting");
+    let name = q.name.clone();
+    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 3)");
+    let mut clients = [q.client(), q.client(), q.client()];
+    let [session, _] = [(0, "1 hour"), (1, "10 ms")].map(|(n, grace): (usize, _)| -> String {
+        let identify = format!("SELECT xqueue.identify(grace => '{grace}')::text");
+        scalar(&mut clients[n], &identify, &[])
+    });
+    clients.iter_mut().for_each(|c| drop(take(c, &name, "0", 1)));
+    let known = "SELECT count(*) FROM xqueue.sessions WHERE lease = 'infinity'";
+    wait_until("the worker knows", || scalar::<i64>(&mut q.admin, known, &[]) == 2);
+    Box::new(move || {
+        drop(clients);
+        q.reconnect();
+        q.wait_for("ready", 2);
+        assert_eq!(status(&mut q.admin, &name, 1).as_deref(), Some("T"));
+        let mut c = q.client();
+        let join = format!("SELECT xqueue.identify('{session}')::text");
+        assert_eq!(scalar::<String>(&mut c, &join, &[]), session);
+        assert_eq!(ack(&mut c, &name, 1).len(), 1);
+        c.batch_execute("SELECT xqueue.identify(grace => '0')").unwrap();
+    })
+}
+
+/// time64 learns from the table: from a key an hour ahead of the clock, and not from keys that no clock has made.
+/// Producers can choose any key, also the greatest bigint, after which no key is left.
+fn keys_of_time64_rise(_: &str) -> After {
+    const EXACT_IN_JSON: i64 = 1 << 53;
+    const UPGRADE: &str = r#"SELECT xqueue.upgrade('{q}', '{"features": {"id": "time64"}}')"#;
+    let hand_made = [i64::MIN, EXACT_IN_JSON, 1 << 62, i64::MAX - 1, i64::MAX];
+    let columns = "id bigint PRIMARY KEY, payload jsonb";
+    let mut q = Queue::with("ids", columns, &json!({"features": {"id": "time64"}}));
+    for key in hand_made {
+        q.sql(&format!("SELECT xqueue.put('{{q}}', '{{\"id\": {key}}}')"));
+    }
+    q.sql("INSERT INTO {q} SELECT (extract(epoch FROM now()) * 1e6)::bigint + 3600000000");
+    let greatest = format!("SELECT to_jsonb(max(id)) FROM {{q}} WHERE id < {EXACT_IN_JSON}");
+    let mut last = q.ask_one(&greatest).as_i64().expect("a key");
+    Box::new(move || {
+        q.reconnect();
+        for again in ["", &format!("SELECT xqueue.downgrade('{{q}}', true); {UPGRADE}")] {
+            q.sql(again);
+            for key in ids(&q.ask("SELECT xqueue.put('{q}', '[{}, {}]')")) {
+                assert!(key > last && key < EXACT_IN_JSON, "{key} after {last}");
+                last = key;
+            }
+        }
+        for key in hand_made {
+            assert!(q.ask_one(&format!("SELECT xqueue.stats('{{q}}', {key})"))["age"].is_number());
+        }
+    })
+}
+
+fn tubes_are_counted_anew(_: &str) -> After {
+    let mut q = Queue::with("tube", COLUMNS, &json!({"tube_stats": ["a", "b"]}));
+    q.sql("INSERT INTO {q} (tube) SELECT (ARRAY['a', 'b', 'c'])[n % 3 + 1] FROM generate_series(1, 30) n");
+    q.sql("SELECT xqueue.take('{q}', tube => 'a')");
+    Box::new(move || {
+        q.reconnect();
+        q.wait_for("taken", 0);
+        q.assert_exact();
+        let stats = q.stats();
+        for tube in ["a", "b"] {
+            let tasks = &stats["tubes"][tube]["tasks"];
+            assert_eq!((&tasks["ready"], &tasks["total"]), (&json!(10), &json!(10)), "{stats}");
+        }
+    })
+}
+
+fn attempts_are_limited(_: &str) -> After {
+    let mut q = Queue::with("retry", COLUMNS, &json!({"features": {"retry": {"limit": 1}}}));
+    q.sql("SELECT xqueue.put('{q}', '[{}, {}]'); SELECT xqueue.take('{q}')");
+    Box::new(move || {
+        q.reconnect();
+        q.wait_for("buried", 1);
+        assert!(q.holds(1, "reason = 'session was lost after attempt 1, the limit is 1'"));
+        q.assert_tasks(&[("ready", 1), ("buried", 1)]);
+    })
+}
+
+fn ages_begin_anew(_: &str) -> After {
+    let mut q = Queue::new("crash");
+    put(&mut q.admin, &q.name, 1);
+    Box::new(move || {
+        q.reconnect();
+        let age = "SELECT to_jsonb(oldest_ready > '0.2 s') FROM xqueue.queues WHERE queue = '{q}'::regclass";
+        wait_until("it has an age", || q.ask_one(age) == json!(true));
+        q.sql("INSERT INTO {q} DEFAULT VALUES");
+        q.sql("SELECT xqueue.take('{q}', count => 2)");
+        let taken = "SELECT to_jsonb(taken) FROM xqueue.latency WHERE queue = '{q}'::regclass";
+        assert_eq!(q.ask_one(taken), json!(2));
+    })
+}
+
+fn the_end_of_life_is_as_it_was(_: &str) -> After {
+    let features = json!({"features": {"ttl": "1 hour", "delayed": true}});
+    let mut q = Queue::with("ttl", COLUMNS, &features);
+    q.sql(
+        "SELECT xqueue.put('{q}', '[{}, {}]'); SELECT xqueue.put('{q}', '{}', delay => '1 hour')",
+    );
+    q.sql("SELECT xqueue.take('{q}')");
+    let lives = "SELECT jsonb_agg(expires ORDER BY id) FROM {q}";
+    let before = q.ask_one(lives);
+    // A restart does not keep an expired task alive either.
+    q.sql("SELECT xqueue.put('{q}', '{}', ttl => '300 milliseconds')");
+    Box::new(move || {
+        q.reconnect();
+        q.wait_for("total", 3);
+        q.wait_for("ready", 2);
+        assert_eq!(q.ask_one(lives), before);
+    })
+}
+
+fn delayed_tasks_are_promoted(_: &str) -> After {
+    let mut q = Queue::new("crash");
+    q.sql("SELECT xqueue.put('{q}', '[{}, {}, {}]', '400 milliseconds')");
+    q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");
+    Box::new(move || {
         q.reconnect();
         q.wait_for("ready", 3);
         q.assert_tasks(&[("ready", 3), ("waiting", 1), ("total", 4)]);
@@ -80,64 +253,7 @@ fn delayed_tasks_are_promoted_afterwards() {
         // A new delay that ends before all others is noticed too.
         q.sql("SELECT xqueue.put('{q}', '{}', '50 milliseconds')");
         q.wait_for("ready", 1);
-    }
-}
-
-#[test]
-fn a_prepared_put_lives_through_it() {
-    let server = Server::alone();
-    for how in ENDS {
-        let mut q = Queue::new("crash");
-        let gid = q.name.clone();
-        q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 10)");
-        for n in 0..2 {
-            q.sql(&format!(
-                "BEGIN; SELECT xqueue.put('{{q}}', '[{{}}, {{}}]'); PREPARE TRANSACTION '{gid}_{n}'"
-            ));
-        }
-        let mut killed = q.client();
-        let victim = pid(&mut killed);
-        end(&server, how, victim);
-        q.reconnect();
-        assert_eq!(q.counted()["total"], json!(10));
-        assert_eq!(q.stats()["exact"], json!(false), "not while a prepared transaction is open");
-        q.sql(&format!("ROLLBACK PREPARED '{gid}_0'"));
-        q.sql(&format!("COMMIT PREPARED '{gid}_1'"));
-        q.assert_tasks(&[("ready", 12), ("total", 12)]);
-    }
-}
-
-#[test]
-fn an_unlogged_queue_is_empty_and_exact_after_a_crash() {
-    let server = Server::alone();
-    let mut c = connect();
-    let name = unique("crash_temp");
-    c.batch_execute(&format!("SELECT xqueue.create('{name}', temporary => true)")).unwrap();
-    let mut q = Queue::adopt(&database(), &name);
-    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 30)");
-    take(&mut c, &name, "0", 5);
-    q.assert_tasks(&[("ready", 25), ("taken", 5)]);
-    server.kill_backend(pid(&mut c));
-    q.reconnect();
-    q.assert_tasks(&[("total", 0)]);
-    put(&mut q.admin, &name, 1);
-    q.assert_tasks(&[("ready", 1), ("total", 1)]);
-}
-
-#[test]
-fn a_pause_outlasts_a_restart() {
-    let server = Server::alone();
-    let mut q = Queue::new("crash");
-    put(&mut q.admin, &q.name, 1);
-    q.sql("SELECT xqueue.pause('{q}')");
-    server.restart("fast");
-    q.reconnect();
-    let mut c = q.client();
-    assert!(take(&mut c, &q.name, "0", 1).is_empty());
-    assert_eq!(q.stats()["paused_until"], "infinity");
-    let waiter = Waiter::take(&mut q);
-    q.sql("SELECT xqueue.resume('{q}')");
-    assert_eq!(waiter.join().result.expect("a task").len(), 1);
+    })
 }
 
 #[test]
@@ -162,27 +278,15 @@ fn several_databases() {
     }
 }
 
-#[test]
-fn identities_differ_after_a_restart() {
-    let server = Server::alone();
-    let before: uuid::Uuid = scalar(&mut connect(), "SELECT xqueue.identify()", &[]);
-    server.restart("fast");
-    let after: uuid::Uuid = scalar(&mut connect(), "SELECT xqueue.identify()", &[]);
-    assert_ne!(before, after);
-}
-
 /// The server writes debug messages in critical sections, where nothing must be allocated.
 #[test]
 fn debug_messages_of_a_critical_section_end_no_server() {
     let server = Cluster::new("");
     server.wait_running();
-    let mut admin = server.client();
-    admin.batch_execute("CREATE TABLE cold (id int PRIMARY KEY)").expect("a table");
+    server.client().batch_execute("CREATE TABLE cold (id int PRIMARY KEY)").expect("a table");
     server.stop("fast");
     server.start();
     server.wait_running();
-    let mut client = server.client();
-    client
-        .batch_execute("SET client_min_messages = debug5; SELECT xqueue.upgrade('cold')")
-        .expect("the server survives");
+    let upgrade = "SET client_min_messages = debug5; SELECT xqueue.upgrade('cold')";
+    server.client().batch_execute(upgrade).expect("the server survives");
 }

@@ -2,13 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::ends::{After, after_each_end, cases};
 use xqueue_tests::*;
 
-fn queue() -> Queue {
-    of_kind(json!(true))
-}
-
-fn of_kind(utube: Value) -> Queue {
+fn queue(utube: Value) -> Queue {
     let features = json!({"utube": utube, "delayed": true, "buried": true});
     Queue::with("utube_crash", COLUMNS, &json!({"features": features}))
 }
@@ -29,23 +26,22 @@ fn served(c: &mut Client, queue: &str, count: i32) -> BTreeMap<String, Vec<i64>>
 }
 
 #[test]
-fn sub_queues_are_found_again_after_every_end() {
-    let server = Server::alone();
-    for (how, is_strict) in
-        [("SIGKILL", true), ("immediate", false), ("immediate", true), ("fast", false)]
-    {
-        let mut q = of_kind(if is_strict { json!({"strict": true}) } else { json!(true) });
-        q.sql("INSERT INTO {q} (tube) SELECT i % 250 FROM generate_series(1, 1000) i");
-        q.sql("INSERT INTO {q} (tube, status) SELECT i, 'B' FROM generate_series(1, 10) i");
-        q.sql("SELECT xqueue.put('{q}', '{\"id\": -1, \"tube\": \"7\"}', delay => '1 hour')");
-        let mut c = q.client();
-        assert_eq!(take(&mut c, &q.name, "0", 50).len(), 50);
-        c.batch_execute("BEGIN").unwrap();
-        assert_eq!(take(&mut c, &q.name, "0", 50).len(), 50);
-        match how {
-            "SIGKILL" => server.kill_backend(pid(&mut c)),
-            mode => server.restart(mode),
-        }
+fn sub_queues_are_found_again_after_each_end_of_the_server() {
+    after_each_end(cases![sub_queues_are_in_order, the_most_urgent_comes_first]);
+}
+
+fn sub_queues_are_in_order(how: &str) -> After {
+    let is_strict = how != "immediate";
+    let mut q = queue(if is_strict { json!({"strict": true}) } else { json!(true) });
+    q.sql("INSERT INTO {q} (tube) SELECT i % 250 FROM generate_series(1, 1000) i");
+    q.sql("INSERT INTO {q} (tube, status) SELECT i, 'B' FROM generate_series(1, 10) i");
+    q.sql("SELECT xqueue.put('{q}', '{\"id\": -1, \"tube\": \"7\"}', delay => '1 hour')");
+    let mut c = q.client();
+    assert_eq!(take(&mut c, &q.name, "0", 50).len(), 50);
+    c.batch_execute("BEGIN").unwrap();
+    assert_eq!(take(&mut c, &q.name, "0", 50).len(), 50);
+    Box::new(move || {
+        drop(c);
         q.reconnect();
         q.wait_for("taken", 0);
         // Two simultaneous consumers both get a task.
@@ -57,52 +53,45 @@ fn sub_queues_are_found_again_after_every_end() {
         b.batch_execute("DISCARD ALL").unwrap();
         q.wait_for("taken", 0);
         q.verify();
-        let mut c = q.client();
-        let served = served(&mut c, &q.name, 40);
+        let served = served(&mut a, &q.name, 40);
         let waits = i64::from(is_strict);
-        assert_eq!(served.len() as i64, 250 - waits, "{how}: one waits behind a task with a delay");
+        assert_eq!(served.len() as i64, 250 - waits, "one waits behind a task with a delay");
         for (tube, tasks) in served {
-            assert!(tasks.is_sorted(), "{how}: {tube} was served as {tasks:?}");
-            assert_eq!(tasks.len(), 4, "{how}: {tube}");
+            assert!(tasks.is_sorted() && tasks.len() == 4, "{tube} was served as {tasks:?}");
         }
         q.assert_tasks(&[("ready", 4 * waits), ("waiting", 1), ("buried", 10)]);
-    }
+    })
 }
 
 /// Shared memory is empty, but the first take finds the most urgent task.
-#[test]
-fn the_most_urgent_is_found_again_after_every_end() {
-    let server = Server::alone();
+fn the_most_urgent_comes_first(_: &str) -> After {
     let features = json!({"utube": true, "priority": true});
     let mut q = Queue::with("utube_crash", COLUMNS, &json!({"features": features}));
     q.sql("INSERT INTO {q} (id, tube, priority) SELECT i, i % 777, i * 7919 % 1000 FROM generate_series(1, 1554) i");
-    for how in ["immediate", "fast"] {
-        server.restart(how);
+    Box::new(move || {
         q.reconnect();
-        q.wait_for("taken", 0);
         let priorities: Vec<i64> = (0..20)
             .flat_map(|_| take(&mut q.admin, &q.name, "0", 2))
             .map(|task| task["priority"].as_i64().unwrap())
             .collect();
         let least = "SELECT to_jsonb(array_agg(priority)) FROM (SELECT min(priority) AS priority FROM {q} \
                      GROUP BY tube ORDER BY 1 LIMIT 40) AS head";
-        assert_eq!(json!(priorities), q.ask_one(least), "{how}");
-    }
+        assert_eq!(json!(priorities), q.ask_one(least));
+    })
 }
 
 #[test]
 fn more_sub_queues_than_there_is_room_for_are_all_served() {
     let server = Server::alone();
     let _little = server.with_options("-c xqueue.max_subqueues=10");
-    let mut q = queue();
-    let mut other = queue();
+    let (mut q, mut other) = (queue(json!(true)), queue(json!(true)));
     let name = q.name.clone();
     other.sql("INSERT INTO {q} (tube) SELECT i FROM generate_series(1, 20) i");
     q.sql("INSERT INTO {q} (tube) SELECT i % 300 FROM generate_series(1, 900) i");
     q.verify();
     // A waiting consumer is woken even if shared memory has no slot for the sub-queue.
     let waiter = {
-        let mut empty = queue();
+        let mut empty = queue(json!(true));
         let waiter = Waiter::take(&mut empty);
         empty.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a')");
         (empty, waiter.task())
@@ -123,17 +112,10 @@ fn more_sub_queues_than_there_is_room_for_are_all_served() {
     let rest = self::served(&mut c, &name, 10);
     assert_eq!(served + rest.values().map(Vec::len).sum::<usize>(), 900);
     let name = other.name.clone();
-    let one_of_many = take(&mut c, &name, "0", 5);
-    assert_eq!(one_of_many.len(), 5);
+    assert_eq!(take(&mut c, &name, "0", 5).len(), 5);
     drop(c);
-    drop((q, other));
-}
-
-#[test]
-fn a_take_of_one_sub_queue_says_so_when_there_is_no_room() {
-    let server = Server::alone();
-    let _little = server.with_options("-c xqueue.max_subqueues=1");
-    let mut q = queue();
+    // A take of one sub-queue says so when there is no room.
+    let mut q = queue(json!(true));
     q.sql("INSERT INTO {q} (tube) SELECT i FROM generate_series(1, 1000) i");
     q.sql("BEGIN");
     let take = "SELECT xqueue.take('{q}', tube => i::text) FROM generate_series(1, 1000) i";

@@ -151,23 +151,6 @@ fn a_locked_table_has_no_age_now_and_delays_no_view() {
 }
 
 #[test]
-fn an_age_lasts_beyond_a_crash_from_the_new_start_on() {
-    let server = Cluster::new("");
-    server.wait_running();
-    let mut q = Queue::make_at(server.config(), "jobs", "id bigint PRIMARY KEY", &json!({}));
-    q.sql("INSERT INTO {q} SELECT 1");
-    wait_for_age(&mut q, 0.0);
-    server.stop("immediate");
-    server.start();
-    q.reconnect();
-    server.wait_running();
-    wait_for_age(&mut q, 0.2);
-    q.sql("INSERT INTO {q} SELECT 2");
-    q.sql("SELECT xqueue.take('{q}', count => 2)");
-    assert_eq!(latency(&mut q)[0], 2);
-}
-
-#[test]
 fn rates_are_those_of_the_last_minute() {
     let mut q = Queue::new("latency");
     let rates = |q: &mut Queue| {
