@@ -23,14 +23,21 @@ impl Pair {
         Queue::make_at(server.config(), name, COLUMNS, &features)
     }
 
-    fn subscribe(&self) {
+    /// Makes a queue on the publisher, and one for its copy on the subscriber.
+    fn queues(&self, name: &str) -> [Queue; 2] {
+        [&self.publisher, &self.subscriber].map(|server| Pair::queue(server, name))
+    }
+
+    /// Subscribes to tables of the publisher, separated by commas.
+    fn subscribe(&self, tables: &str) {
         let source = self.publisher.folder();
         let sql = format!(
             "CREATE SUBSCRIPTION s CONNECTION 'host={source} port=5432 user=postgres dbname=postgres' \
              PUBLICATION p WITH (two_phase = true)"
         );
         let mut publisher = self.publisher.client();
-        publisher.batch_execute("CREATE PUBLICATION p FOR TABLE jobs").expect("a publication");
+        let publication = format!("CREATE PUBLICATION p FOR TABLE {tables}");
+        publisher.batch_execute(&publication).expect("a publication");
         self.subscriber.client().batch_execute(&sql).expect("a subscription");
     }
 
@@ -65,15 +72,14 @@ fn wait_for_copy(original: &mut Queue, copy: &mut Queue) {
 #[test]
 fn a_copy_is_counted_and_left_alone_until_the_subscription_is_dropped() {
     let pair = Pair::new();
-    let mut original = Pair::queue(&pair.publisher, "jobs");
-    let mut copy = Pair::queue(&pair.subscriber, "jobs");
+    let [mut original, mut copy] = pair.queues("jobs");
     let mut own = Pair::queue(&pair.subscriber, "own");
     original.sql("INSERT INTO {q} SELECT FROM generate_series(1, 30)");
     let mut holder = original.client();
     assert_eq!(take(&mut holder, "jobs", "0", 10).len(), 10);
 
     // The initial copy of the rows, and later changes.
-    pair.subscribe();
+    pair.subscribe("jobs");
     wait_for_copy(&mut original, &mut copy);
     assert_eq!(take(&mut holder, "jobs", "0", 5).len(), 5);
     (1..=3).for_each(|id| drop(ack(&mut holder, "jobs", id)));
@@ -81,12 +87,8 @@ fn a_copy_is_counted_and_left_alone_until_the_subscription_is_dropped() {
     original.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");
     wait_for_copy(&mut original, &mut copy);
     copy.assert_tasks(&[("ready", 13), ("taken", 12), ("buried", 2), ("waiting", 1)]);
-    let owners = "SELECT array_agg(owner::text) FROM {q} WHERE status = 'T'";
-    let owners = owners.replace("{q}", "jobs");
-    assert_eq!(
-        scalar::<Vec<String>>(&mut copy.admin, &owners, &[]),
-        scalar::<Vec<String>>(&mut original.admin, &owners, &[])
-    );
+    let owners = "SELECT jsonb_agg(owner ORDER BY id) FROM {q} WHERE status = 'T'";
+    assert_eq!(copy.ask_one(owners), original.ask_one(owners));
 
     // Due and overdue tasks wait for the publisher's worker, which is stopped.
     let stopped = Stopped::worker(&mut original.admin);
@@ -120,75 +122,61 @@ fn a_copy_is_counted_and_left_alone_until_the_subscription_is_dropped() {
     original.assert_tasks(&[("taken", 12)]);
 }
 
-/// Replicated tasks wake waiting consumers, and a replicated TRUNCATE is counted.
 #[test]
-fn what_arrives_is_reported_and_counted() {
+fn copies_are_counted_limited_and_in_order() {
     let pair = Pair::new();
-    let mut original = Pair::queue(&pair.publisher, "jobs");
-    let mut copy = Pair::queue(&pair.subscriber, "jobs");
-    pair.subscribe();
-    original.sql("INSERT INTO {q} SELECT FROM generate_series(1, 5)");
-    wait_for_copy(&mut original, &mut copy);
-    let watcher = Watcher::wait(&mut copy, 1, "30s");
-    original.sql("SELECT xqueue.ack('{q}', t.id) FROM xqueue.take(NULL::{q}) t");
-    watcher.assert_told("deleted");
-    original.sql("BEGIN; SELECT xqueue.put('{q}', '[{}, {}]'); PREPARE TRANSACTION 'arrives'");
-    original.sql("COMMIT PREPARED 'arrives'");
-    wait_for_copy(&mut original, &mut copy);
-    original.sql("BEGIN; SELECT xqueue.put('{q}', '[{}, {}]'); PREPARE TRANSACTION 'fails'");
-    original.sql("ROLLBACK PREPARED 'fails'");
-    wait_for_copy(&mut original, &mut copy);
-    original.sql("TRUNCATE {q}");
-    wait_for_copy(&mut original, &mut copy);
-    copy.assert_tasks(&[("total", 0)]);
-    let waiter = Waiter::take(&mut copy);
-    original.sql("INSERT INTO {q} DEFAULT VALUES");
-    let (_consumer, _task) = waiter.task();
-    pair.unsubscribe();
-}
-
-/// The publisher decides: a smaller capacity of the copy only limits local puts.
-#[test]
-fn a_copy_with_a_capacity() {
-    let pair = Pair::new();
-    let mut original = Pair::queue(&pair.publisher, "jobs");
-    let mut copy = Pair::queue(&pair.subscriber, "jobs");
-    copy.upgrade(&json!({"features": {"capacity": 2}}));
-    original.sql("INSERT INTO {q} SELECT FROM generate_series(1, 5)");
-    pair.subscribe();
-    wait_for_copy(&mut original, &mut copy);
-    original.sql("SELECT xqueue.put('{q}', '[{}, {}, {}]')");
-    wait_for_copy(&mut original, &mut copy);
-    copy.fails("INSERT INTO {q} (id) VALUES (100)", "53400", "is full");
-    pair.unsubscribe();
-}
-
-/// The copies of taken tasks block their sub-queues until the tasks are released.
-#[test]
-fn sub_queues_of_a_copy() {
-    let pair = Pair::new();
-    let options = json!({"features": {"utube": true}});
-    let mut original = Queue::make_at(pair.publisher.config(), "jobs", COLUMNS, &options);
-    let mut copy = Queue::make_at(pair.subscriber.config(), "jobs", COLUMNS, &options);
+    let [mut jobs, mut jobs_copy] = pair.queues("jobs");
+    let [mut room, mut room_copy] = pair.queues("room");
+    let [mut lanes, mut lanes_copy] = pair.queues("lanes");
+    room_copy.upgrade(&json!({"features": {"capacity": 2}}));
+    room.sql("INSERT INTO {q} SELECT FROM generate_series(1, 5)");
+    lanes.upgrade(&json!({"features": {"utube": true}}));
+    lanes_copy.upgrade(&json!({"features": {"utube": true}}));
     for tube in ["a", "b", "c"] {
-        original.sql(&format!("SELECT xqueue.put('{{q}}', '[{{}}, {{}}]', tube => '{tube}')"));
+        lanes.sql(&format!("SELECT xqueue.put('{{q}}', '[{{}}, {{}}]', tube => '{tube}')"));
     }
-    let mut holder = original.client();
-    assert_eq!(take_all(&mut holder, "jobs"), [1, 3, 5]);
-    pair.subscribe();
-    wait_for_copy(&mut original, &mut copy);
-    ack(&mut holder, "jobs", 1);
-    wait_for_copy(&mut original, &mut copy);
-    let mut consumer = copy.client();
-    assert_eq!(take_all(&mut consumer, "jobs"), [2]);
+    let mut holder = lanes.client();
+    assert_eq!(take_all(&mut holder, "lanes"), [1, 3, 5]);
+    pair.subscribe("jobs, room, lanes");
+
+    // Replicated tasks wake waiting consumers, and a replicated TRUNCATE is counted.
+    jobs.sql("INSERT INTO {q} SELECT FROM generate_series(1, 5)");
+    wait_for_copy(&mut jobs, &mut jobs_copy);
+    let watcher = Watcher::wait(&mut jobs_copy, 1, "30s");
+    jobs.sql("SELECT xqueue.ack('{q}', t.id) FROM xqueue.take(NULL::{q}) t");
+    watcher.assert_told("deleted");
+    for outcome in ["COMMIT", "ROLLBACK"] {
+        jobs.sql("BEGIN; SELECT xqueue.put('{q}', '[{}, {}]'); PREPARE TRANSACTION 'arrives'");
+        jobs.sql(&format!("{outcome} PREPARED 'arrives'"));
+        wait_for_copy(&mut jobs, &mut jobs_copy);
+    }
+    jobs.sql("TRUNCATE {q}");
+    wait_for_copy(&mut jobs, &mut jobs_copy);
+    jobs_copy.assert_tasks(&[("total", 0)]);
+    let waiter = Waiter::take(&mut jobs_copy);
+    jobs.sql("INSERT INTO {q} DEFAULT VALUES");
+    let (_consumer, _task) = waiter.task();
+
+    // The publisher decides: a smaller capacity of the copy only limits local puts.
+    wait_for_copy(&mut room, &mut room_copy);
+    room.sql("SELECT xqueue.put('{q}', '[{}, {}, {}]')");
+    wait_for_copy(&mut room, &mut room_copy);
+    room_copy.fails("INSERT INTO {q} (id) VALUES (100)", "53400", "is full");
+
+    // The copies of taken tasks block their sub-queues until the tasks are released.
+    wait_for_copy(&mut lanes, &mut lanes_copy);
+    ack(&mut holder, "lanes", 1);
+    wait_for_copy(&mut lanes, &mut lanes_copy);
+    let mut consumer = lanes_copy.client();
+    assert_eq!(take_all(&mut consumer, "lanes"), [2]);
     pair.unsubscribe();
-    copy.wait_for("taken", 1);
-    let mut taken = take_all(&mut consumer, "jobs");
-    taken.sort_unstable();
-    assert_eq!(taken, [3, 5]);
-    taken.extend([2]);
-    taken.iter().for_each(|id| drop(ack(&mut consumer, "jobs", *id)));
-    let mut taken = take_all(&mut consumer, "jobs");
-    taken.sort_unstable();
-    assert_eq!(taken, [4, 6]);
+    lanes_copy.wait_for("taken", 1);
+    let mut next = |taken: &[i64]| {
+        taken.iter().for_each(|id| drop(ack(&mut consumer, "lanes", *id)));
+        let mut taken = take_all(&mut consumer, "lanes");
+        taken.sort_unstable();
+        taken
+    };
+    assert_eq!(next(&[]), [3, 5]);
+    assert_eq!(next(&[2, 3, 5]), [4, 6]);
 }

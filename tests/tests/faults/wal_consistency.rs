@@ -56,11 +56,8 @@ fn work(q: &mut Queue) {
     }
     let statements = "SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'CachedPlan'
                       AND strpos(ident, 'public.' || $1 || ' ') > 0 AND ident ~ '^DELETE|SKIP LOCKED'";
-    assert_eq!(
-        scalar::<i64>(&mut c, statements, &[&name]),
-        0,
-        "takes and acks use the direct path"
-    );
+    let statements: i64 = scalar(&mut c, statements, &[&name]);
+    assert_eq!(statements, 0, "takes and acks use the direct path");
 }
 
 #[test]
