@@ -78,28 +78,3 @@ fn watchdog(limit: Duration) -> Sender<()> {
     });
     turn
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_turn_alone_keeps_others_out_until_its_test_ends_or_fails() {
-        let failing = thread::spawn(|| {
-            alone();
-            std::panic::panic_any(SERVER.try_read().is_err());
-        });
-        let kept_out = failing.join().expect_err("it fails");
-        assert_eq!(kept_out.downcast_ref(), Some(&true));
-        let named = thread::Builder::new().name("a test".into()).spawn(|| {
-            beside_others();
-            (SERVER.try_read().is_ok(), SERVER.try_write().is_err())
-        });
-        assert_eq!(named.expect("a thread").join().expect("it is let in"), (true, true));
-        let late = thread::spawn(|| {
-            begin(|| beside(LIMIT));
-            alone();
-        });
-        late.join().expect_err("it has its turn already");
-    }
-}

@@ -171,40 +171,10 @@ fn ends_statement(text: &[String]) -> bool {
 mod tests {
     use super::*;
 
-    fn page(text: &str) -> Page {
-        Page::parse(Path::new("page.md"), text)
-    }
-
     #[track_caller]
     fn assert_defect(text: &str, expected: &str) {
-        let defects = page(text).defects;
+        let defects = Page::parse(Path::new("page.md"), text).defects;
         assert!(defects.len() == 1 && defects[0].contains(expected), "{text}: {defects:?}");
-    }
-
-    #[test]
-    fn blocks_and_their_outputs() {
-        let page = page(
-            "a\n```sql\nSELECT 1;\n```\n\n```output\n 1\n```\nb\n```sql no-run: two sessions\nx\n```\n",
-        );
-        assert_eq!(page.defects, Vec::<String>::new());
-        assert_eq!(page.blocks[0].kind, Kind::Sql { output: Some(vec![" 1".to_owned()]) });
-        assert_eq!(page.blocks[0].line, 2);
-        assert_eq!(page.blocks[1].kind, Kind::Unrun);
-        let prose: Vec<_> = page.prose.iter().map(|(n, line)| (*n, line.as_str())).collect();
-        assert_eq!(prose, [(1, "a"), (5, ""), (9, "b")]);
-    }
-
-    #[test]
-    fn programs_that_are_not_run_need_a_reason() {
-        let page = page("```go no-run: no module\nSELECT xqueue.take('jobs');\n```\n");
-        assert_eq!(page.defects, Vec::<String>::new());
-        assert_eq!(page.blocks[0].kind, Kind::Unrun);
-    }
-
-    #[test]
-    fn blocks_in_lists_lose_their_indentation() {
-        let page = page("- a\n\n  ```sql\n  SELECT\n    1;\n  ```\n");
-        assert_eq!(page.blocks[0].text, ["SELECT", "  1;"]);
     }
 
     #[test]
@@ -218,17 +188,10 @@ mod tests {
         assert_defect("```sql\nSELECT 1\n```\n", "semicolon");
         assert_defect("```sql\nSELECT 1; -- one\nSELECT 2 -- two;\n```\n", "semicolon");
         assert_defect("```sql\nSELECT 1;\n", "does not end");
-    }
-
-    #[test]
-    fn output_belongs_to_the_block_before_it() {
         assert_defect("```output\n1\n```\n", "output without a block");
-        assert_defect(
-            "```sql\nSELECT 1;\n```\ntext\n```output\n1\n```\n",
-            "output without a block",
-        );
-        assert_defect("```sql no-run: x\ny\n```\n```output\n1\n```\n", "output without a block");
-        let twice = "```sql\nSELECT 1;\n```\n```output\n1\n```\n```output\n1\n```\n";
-        assert_defect(twice, "output without a block");
+        let lost = "output without a block";
+        assert_defect("```sql\nSELECT 1;\n```\ntext\n```output\n1\n```\n", lost);
+        assert_defect("```sql no-run: x\ny\n```\n```output\n1\n```\n", lost);
+        assert_defect("```sql\nSELECT 1;\n```\n```output\n1\n```\n```output\n1\n```\n", lost);
     }
 }

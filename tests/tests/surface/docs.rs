@@ -350,15 +350,6 @@ fn docs_that_are_wrong_fail() {
     }
 }
 
-/// Each page has a database of its own, and its blocks share one session.
-#[test]
-fn docs_blocks_of_a_page_share_a_session() {
-    let text = "```sql\nCREATE TEMP TABLE shared (n int);\n```\n```sql\nSELECT n FROM shared;\n```\n```output\n n\n---\n(0 rows)\n```\n";
-    let page = Page::parse(Path::new("page.md"), text);
-    assert_none(failures(&page));
-    assert_none(failures(&page));
-}
-
 /// The stub refuses options and arguments that it would otherwise ignore.
 #[test]
 fn docs_stub_refuses_what_it_does_not_do() {
