@@ -2,7 +2,6 @@
 //! positions and Rust types of the arguments come from `sql_functions!`.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
@@ -194,20 +193,12 @@ struct Table(Vec<Declared>);
 impl Table {
     fn of_sources() -> Table {
         let mut table = Table::default();
-        table.read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../src"));
+        for (_, text) in sources("src") {
+            table.visit_file(&syn::parse_file(&text).expect("a source of Rust"));
+        }
         // Only builds for tests declare the function that counts shortcuts.
         table.0.retain(|declared| declared.symbol != "shortcuts");
         table
-    }
-
-    fn read(&mut self, path: &Path) {
-        if path.is_dir() {
-            let entries = path.read_dir().expect("a folder of sources");
-            entries.for_each(|entry| self.read(&entry.expect("an entry").path()));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = std::fs::read_to_string(path).expect("a source");
-            self.visit_file(&syn::parse_file(&text).expect("a source of Rust"));
-        }
     }
 
     fn shown(&self) -> BTreeSet<String> {

@@ -2,10 +2,11 @@
 //! the fence. The compiler itself (`deny(unsafe_code)`) refuses unsafe code outside of `src/server` and the files of
 //! `src/parts` that allow it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use syn::visit::{self, Visit};
 use syn::{Arm, Attribute, Expr, Stmt};
+use xqueue_tests::sources;
 
 const FENCED: [&str; 2] = ["src/server", "src/parts"];
 /// Names of types that are pointers, or whose bits the server trusts.
@@ -133,22 +134,6 @@ impl<'ast> Visit<'ast> for Bare {
         }
         visit::visit_type_path(self, path);
     }
-}
-
-/// Returns the sources in a folder of the repository, with their texts.
-fn sources(folder: &str) -> Vec<(PathBuf, String)> {
-    fn read(path: &Path, sources: &mut Vec<(PathBuf, String)>) {
-        if path.is_dir() {
-            let entries = path.read_dir().expect("a folder of sources");
-            entries.for_each(|entry| read(&entry.expect("an entry").path(), sources));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = std::fs::read_to_string(path).expect("a source");
-            sources.push((path.to_owned(), text));
-        }
-    }
-    let mut sources = Vec::new();
-    read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder), &mut sources);
-    sources
 }
 
 /// Code that some majors have and that no other code needs: a major without it compiles.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use syn::visit::{self, Visit};
 use syn::{Arm, ExprMatch, Pat};
+use xqueue_tests::{root, sources};
 
 const LISTED: [&str; 2] = ["Status", "Parameter"];
 
@@ -14,21 +15,6 @@ struct Matches {
     count: usize,
     /// The files of matches with a catch-all arm.
     open: Vec<String>,
-}
-
-impl Matches {
-    fn read(&mut self, path: &Path) {
-        if path.ends_with("tests") {
-            // A test that leaves a state out fails by itself.
-        } else if path.is_dir() {
-            let entries = path.read_dir().expect("a folder of sources");
-            entries.for_each(|entry| self.read(&entry.expect("an entry").path()));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = std::fs::read_to_string(path).expect("a source");
-            self.file = path.to_owned();
-            self.visit_file(&syn::parse_file(&text).expect("a source that parses"));
-        }
-    }
 }
 
 impl<'ast> Visit<'ast> for Matches {
@@ -67,7 +53,15 @@ fn is_catch_all(arm: &Arm) -> bool {
 #[test]
 fn no_match_over_states_or_parameters_has_a_catch_all() {
     let mut matches = Matches::default();
-    matches.read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../src"));
+    // A test that leaves a state out fails by itself.
+    let src = root().join("src");
+    let is_test = |file: &Path| {
+        file.strip_prefix(&src).is_ok_and(|path| path.iter().any(|part| part == "tests"))
+    };
+    for (file, text) in sources("src").into_iter().filter(|(file, _)| !is_test(file)) {
+        matches.file = file;
+        matches.visit_file(&syn::parse_file(&text).expect("a source that parses"));
+    }
     assert!(matches.count > 10, "only {} are found", matches.count);
     assert!(matches.open.is_empty(), "{:#?}", matches.open);
 }
@@ -75,7 +69,7 @@ fn no_match_over_states_or_parameters_has_a_catch_all() {
 /// A file that its area does not declare would never be compiled.
 #[test]
 fn each_file_of_tests_is_part_of_the_program_of_its_area() {
-    let areas = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let areas = root().join("tests/tests");
     let entries = |folder: &Path| {
         std::fs::read_dir(folder).expect("a folder").map(|e| e.expect("an entry").path())
     };
