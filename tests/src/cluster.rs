@@ -7,6 +7,7 @@ use postgres::{Client, Config};
 
 use crate::client::{config_at, open, scalar, wait_until};
 use crate::command::{ServerCommand, path, server_command};
+use crate::workers::wait_running;
 
 /// The port only names the socket.
 const PORT: u16 = 5432;
@@ -162,10 +163,7 @@ impl Cluster {
     /// Waits until the worker of the database "postgres" is running.
     #[track_caller]
     pub fn wait_running(&self) {
-        let mut client = self.client();
-        wait_until("the server is RUNNING", || {
-            scalar::<String>(&mut client, "SELECT xqueue.state()", &[]) == "RUNNING"
-        });
+        wait_running(&mut self.client());
     }
 
     /// Promotes a standby. It accepts writes when this returns.
@@ -179,6 +177,15 @@ impl Cluster {
 
     pub fn client(&self) -> Client {
         open(&self.config())
+    }
+
+    /// Makes a database with the extension, and connects to it.
+    #[track_caller]
+    pub fn new_database(&self, name: &str) -> Client {
+        self.client().batch_execute(&format!("CREATE DATABASE {name}")).expect("a database");
+        let mut client = open(self.config().dbname(name));
+        client.batch_execute("CREATE EXTENSION xqueue").expect("the extension");
+        client
     }
 
     /// Asserts that the log has no crash and no message of xqueue.

@@ -32,6 +32,7 @@ mod tubes;
 mod turn;
 mod waiter;
 mod watcher;
+mod workers;
 
 pub use amcheck::index_checks;
 pub use ask::{ask, ask_one};
@@ -60,6 +61,7 @@ pub use tubes::{FEW, Tubes};
 pub use turn::{allow, alone};
 pub use waiter::{Outcome, Waiter, is_connected, is_waiting};
 pub use watcher::Watcher;
+pub use workers::{end_worker, state, wait_running, workers};
 
 pub use postgres::{Client, Config};
 pub use serde_json::{Value, json};

@@ -54,9 +54,7 @@ fn is_served_by_job_worker((features, additions, tasks): (&str, &str, &str)) -> 
     for _ in 0..3 {
         q.sql(&format!("INSERT INTO {{q}} {tasks}"));
         wait_until("no task is due", || {
-            let job_workers = "SELECT count(*) FROM pg_stat_activity
-                WHERE backend_type = 'xqueue job worker' AND datname = current_database()";
-            is_seen |= scalar::<i64>(&mut c, job_workers, &[]) > 0;
+            is_seen |= !workers(&mut c, "xqueue job worker").is_empty();
             let due = "SELECT count(*) FROM jobs t WHERE status IN ('W', 'T', 'Z')
                 OR (to_jsonb(t)->>'expires')::timestamptz <= now()";
             scalar::<i64>(&mut c, due, &[]) == 0

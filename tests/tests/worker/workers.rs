@@ -3,10 +3,6 @@
 use std::process::Command;
 use xqueue_tests::*;
 
-fn state(c: &mut Client) -> String {
-    scalar(c, "SELECT xqueue.state()", &[])
-}
-
 fn error(c: &mut Client) -> String {
     scalar(c, "SELECT COALESCE(max(error), '') FROM xqueue.queues", &[])
 }
@@ -14,10 +10,9 @@ fn error(c: &mut Client) -> String {
 /// Creates a database and waits until its worker has served a task with this delay.
 #[track_caller]
 fn serves_another(server: &Cluster, name: &str, delay: &str) -> Client {
-    server.client().batch_execute(&format!("CREATE DATABASE {name}")).unwrap();
-    let mut c = open(server.config().dbname(name));
+    let mut c = server.new_database(name);
     c.batch_execute(&format!(
-        r#"CREATE EXTENSION xqueue; SELECT xqueue.create('jobs', '{{"features": {{"delayed": true}}}}');
+        r#"SELECT xqueue.create('jobs', '{{"features": {{"delayed": true}}}}');
            SELECT xqueue.put('jobs', '{{}}', delay => '{delay}')"#
     ))
     .unwrap();
@@ -32,10 +27,8 @@ fn databases_without_a_place_for_their_workers() {
     // The launcher, the metrics worker and the server's own launcher use all worker slots.
     let server = Cluster::new("max_worker_processes = 3\n");
     let mut first = server.client();
-    first.batch_execute("CREATE DATABASE second").unwrap();
-    let mut config = server.config();
-    let mut second = open(config.dbname("second"));
-    second.batch_execute("CREATE EXTENSION xqueue; SELECT xqueue.create('jobs')").unwrap();
+    let mut second = server.new_database("second");
+    second.batch_execute("SELECT xqueue.create('jobs')").unwrap();
     wait_until("there is no worker", || {
         state(&mut second) == "NO_WORKER" && state(&mut first) == "NO_WORKER"
     });
@@ -70,10 +63,9 @@ fn databases_without_a_place_for_their_workers() {
     server.stop("fast");
     server.configure("max_worker_processes = 8");
     server.start();
-    let (mut first, mut second) = (server.client(), open(config.dbname("second")));
-    wait_until("both have workers", || {
-        state(&mut first) == "RUNNING" && state(&mut second) == "RUNNING"
-    });
+    let (mut first, mut second) = (server.client(), open(server.config().dbname("second")));
+    wait_running(&mut first);
+    wait_running(&mut second);
     assert_eq!(error(&mut second), "");
     assert_eq!(metric(&mut first, "worker_lag_seconds"), Some(0.0));
 }
@@ -83,11 +75,8 @@ fn databases_without_a_place_for_their_workers() {
 fn databases_that_cannot_be_connected_to() {
     let server = Cluster::new("");
     let mut c = server.client();
-    let mut config = server.config();
     for name in ["invalid", "closed", "broken"] {
-        c.batch_execute(&format!("CREATE DATABASE {name}")).unwrap();
-        let mut inside = open(config.dbname(name));
-        inside.batch_execute("CREATE EXTENSION xqueue; SELECT xqueue.create('jobs')").unwrap();
+        server.new_database(name).batch_execute("SELECT xqueue.create('jobs')").unwrap();
     }
     c.batch_execute(
         "UPDATE pg_database SET datconnlimit = -2 WHERE datname = 'invalid';
@@ -115,10 +104,10 @@ fn databases_that_cannot_be_connected_to() {
     let of_others = ["invalid database", "\"closed\""];
     assert!(!of_others.iter().any(|name| said.contains(name)), "{said}");
     let mut c = server.client();
-    wait_until("other databases have workers", || state(&mut c) == "RUNNING");
+    wait_running(&mut c);
     rename(&format!("{folder}.away"), &folder);
-    let mut inside = open(config.dbname("broken"));
-    wait_until("it has a worker again", || state(&mut inside) == "RUNNING");
+    let mut inside = open(server.config().dbname("broken"));
+    wait_running(&mut inside);
 }
 
 /// Sessions that stay in such a database can request a worker, which is no failure.
@@ -126,14 +115,10 @@ fn databases_that_cannot_be_connected_to() {
 fn a_database_that_is_closed_while_sessions_are_in_it() {
     let server = Cluster::new("");
     let mut c = server.client();
-    c.batch_execute("CREATE DATABASE closed").unwrap();
-    let mut inside = open(server.config().dbname("closed"));
-    inside
-        .batch_execute(
-            r#"CREATE EXTENSION xqueue; SELECT xqueue.create('jobs', '{"features": {"delayed": true}}')"#,
-        )
-        .unwrap();
-    wait_until("its worker runs", || state(&mut inside) == "RUNNING");
+    let mut inside = server.new_database("closed");
+    let create = r#"SELECT xqueue.create('jobs', '{"features": {"delayed": true}}')"#;
+    inside.batch_execute(create).unwrap();
+    wait_running(&mut inside);
     c.batch_execute("ALTER DATABASE closed ALLOW_CONNECTIONS false").unwrap();
     let own = "FROM xqueue.workers WHERE database = 'closed'";
     let end = format!("SELECT pg_terminate_backend(pid) {own}");
@@ -156,7 +141,7 @@ fn a_database_that_is_closed_while_sessions_are_in_it() {
 fn a_worker_that_is_stopped() {
     let database = Database::new("workers");
     let mut c = database.client();
-    wait_until("the worker runs", || state(&mut c) == "RUNNING");
+    wait_running(&mut c);
     c.batch_execute("SELECT xqueue.create('jobs', '{\"features\": {\"delayed\": true}}')").unwrap();
     let own = "FROM xqueue.workers WHERE database = current_database()";
     let worker: i32 = scalar(&mut c, &format!("SELECT pid {own}"), &[]);
@@ -179,7 +164,7 @@ fn a_worker_that_is_stopped() {
         scalar(&mut c, &format!("SELECT lag >= '10 s' AND error IS NOT NULL {own}"), &[]);
     assert!(lag);
     signal("-CONT");
-    wait_until("it goes on", || state(&mut c) == "RUNNING");
+    wait_running(&mut c);
     assert_eq!(error(&mut c), "");
     wait_until("the task is ready", || scalar(&mut c, "SELECT ready = 1 FROM xqueue.queues", &[]));
     let rounds: bool =
@@ -231,11 +216,7 @@ fn databases_that_are_locked_keep_no_places_for_workers() {
     let server = Cluster::new("max_worker_processes = 6\n");
     let mut owner = server.client();
     owner.batch_execute("CREATE ROLE mallory CREATEDB").unwrap();
-    owner.batch_execute("CREATE DATABASE copied").unwrap();
-    let mut config = server.config();
-    let mut copied = open(config.dbname("copied"));
-    copied.batch_execute("CREATE EXTENSION xqueue").unwrap();
-    drop(copied);
+    drop(server.new_database("copied"));
     owner.batch_execute("ALTER DATABASE copied IS_TEMPLATE true").unwrap();
     owner.batch_execute("SET ROLE mallory").unwrap();
     let names = || (0..LOCKED).map(|number| format!("locked{number}"));
