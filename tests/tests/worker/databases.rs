@@ -3,48 +3,23 @@
 
 use xqueue_tests::*;
 
-const CONSUMER: &str = env!("CARGO_BIN_EXE_consumer");
-
-#[test]
-fn databases_do_not_disturb_each_other() {
-    let databases: Vec<Database> = (0..3).map(|_| Database::new("several")).collect();
-    // All databases have a queue with this name, the main one too.
-    let name = unique("several");
-    let mut all: Vec<Queue> = databases
-        .iter()
-        .map(|d| d.name.clone())
-        .chain([database()])
-        .map(|db| {
-            let columns = "id bigserial PRIMARY KEY, payload jsonb";
-            Queue::make(&db, &name, columns, &json!({"features": {"delayed": true}}))
-        })
-        .collect();
-    let waiter = Waiter::take(&mut all[3]);
-    for q in &mut all[..3] {
-        q.is_served(2);
-        q.assert_tasks(&[("ready", 2), ("total", 2)]);
-    }
-    all[3].assert_tasks(&[("total", 0)]);
-    all[3].sql("SELECT xqueue.put('{q}', '{}', '20 milliseconds')");
-    waiter.task();
-    let child = Consumer::start(CONSUMER, "hold", &databases[0].name, &name);
-    all[0].wait_for("taken", 1);
-    drop(child);
-    all[0].wait_for("ready", 2);
-}
-
 #[test]
 fn the_extension_comes_goes_and_comes_again() {
     let database = Database::empty("ext");
     for _ in 0..3 {
-        let mut c = database.client();
-        c.batch_execute("CREATE EXTENSION xqueue").unwrap();
-        let mut q = Queue::new_in(&database.name, "ext");
+        database.client().batch_execute("CREATE EXTENSION xqueue").unwrap();
+        let (mut q, mut idle) =
+            (Queue::new_in(&database.name, "ext"), Queue::new_in(&database.name, "idle"));
         q.is_served(1);
         take_all(&mut q.admin, &q.name);
         q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");
+        let waiter = Waiter::take(&mut idle);
         q.sql("SET lock_timeout = '15s'; DROP EXTENSION xqueue CASCADE");
         q.abandon();
+        idle.abandon();
+        let (mut c, error) = waiter.error();
+        assert!(!error.code().code().starts_with("XX"), "{error:?}");
+        assert_eq!(scalar::<i32>(&mut c, "SELECT 1", &[]), 1);
         // The table and its rows belong to the user, and it is an ordinary table again.
         assert_eq!(q.counted()["total"], json!(2));
         q.sql("INSERT INTO {q} (payload) VALUES ('1'); UPDATE {q} SET status = 'R'; DELETE FROM {q}; DROP TABLE {q}");
@@ -59,60 +34,39 @@ fn create_extension_rolled_back() {
         "BEGIN; CREATE EXTENSION xqueue; ROLLBACK; BEGIN; CREATE EXTENSION xqueue; COMMIT",
     )
     .unwrap();
-    wait_until("the worker runs", || {
-        scalar::<String>(&mut c, "SELECT xqueue.state()", &[]) == "RUNNING"
-    });
+    wait_running(&mut c);
     c.batch_execute("BEGIN; SAVEPOINT s; DROP EXTENSION xqueue; ROLLBACK TO s; COMMIT").unwrap();
-    assert_eq!(scalar::<String>(&mut c, "SELECT xqueue.state()", &[]), "RUNNING");
+    assert_eq!(state(&mut c), "RUNNING");
     c.batch_execute("BEGIN; DROP EXTENSION xqueue; ROLLBACK").unwrap();
     Queue::new_in(&database.name, "ext").is_served(1);
-}
-
-#[test]
-fn drop_extension_with_consumers_waiting() {
-    let database = Database::new("ext");
-    let mut q = Queue::new_in(&database.name, "ext");
-    let waiter = Waiter::take(&mut q);
-    q.sql("SET lock_timeout = '15s'; DROP EXTENSION xqueue CASCADE");
-    q.abandon();
-    let (mut c, error) = waiter.error();
-    assert!(!error.code().code().starts_with("XX"), "{error:?}");
-    assert_eq!(scalar::<i32>(&mut c, "SELECT 1", &[]), 1);
 }
 
 #[test]
 fn drop_database() {
     for options in ["", " WITH (FORCE)"] {
         let mut database = Database::new("dropped");
-        let mut q = Queue::new_in(&database.name, "jobs");
+        let name = database.name.clone();
+        let mut q = Queue::new_in(&name, "jobs");
         q.is_served(1);
         q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");
+        // FORCE ends consumers that wait and hold tasks.
+        let mut holder = q.client();
+        assert_eq!(take_all(&mut holder, &q.name).len(), 1);
+        let waiter = (!options.is_empty()).then(|| Waiter::take(&mut q));
         q.abandon();
-        drop(q);
-        let name = database.name.clone();
-        database.wait_until_alone();
+        if waiter.is_none() {
+            drop((q, holder));
+            database.wait_until_alone();
+        }
         database.sql(&format!("DROP DATABASE {name}{options}"));
+        assert!(waiter.is_none_or(|waiter| waiter.join().result.is_err()));
         // A new database can reuse the name.
         database.sql(&format!("CREATE DATABASE {name}"));
         database.client().batch_execute("CREATE EXTENSION xqueue").unwrap();
         Queue::new_in(&name, "jobs").is_served(1);
+        // The workers of other databases go on.
+        Queue::new("after").is_served(1);
     }
-}
-
-#[test]
-fn drop_database_with_force_while_consumers_wait_and_hold() {
-    let mut database = Database::new("forced");
-    let mut q = Queue::new_in(&database.name, "jobs");
-    let mut holder = q.client();
-    put(&mut holder, &q.name, 1);
-    take_all(&mut holder, &q.name);
-    let waiter = Waiter::take(&mut q);
-    let sql = format!("DROP DATABASE {} WITH (FORCE)", database.name);
-    database.sql(&sql);
-    assert!(waiter.join().result.is_err());
-    q.abandon();
-    // The workers of other databases go on.
-    Queue::new("after").is_served(1);
 }
 
 #[test]
@@ -232,28 +186,16 @@ fn renames_on_a_live_queue() {
 fn a_new_owner_of_the_table() {
     let mut q = Queue::new("owned");
     let role = unique("owned_by");
-    q.sql(&format!("CREATE ROLE {role}; GRANT CREATE ON SCHEMA public TO {role}; ALTER TABLE {{q}} OWNER TO {role}"));
+    let give = format!("ALTER TABLE {{q}} OWNER TO {role}");
+    q.sql(&format!("CREATE ROLE {role}; GRANT CREATE ON SCHEMA public TO {role}; {give}"));
     q.is_served(1);
-    q.sql(&format!(
-        "ALTER TABLE {{q}} OWNER TO CURRENT_USER; DROP OWNED BY {role}; DROP ROLE {role}"
-    ));
+    q.sql("ALTER TABLE {q} OWNER TO CURRENT_USER");
     q.is_served(1);
-}
-
-#[test]
-fn drop_owned_and_reassign() {
-    let mut q = Queue::new("owned");
-    let role = unique("owned_by");
-    q.sql(&format!("CREATE ROLE {role}; GRANT CREATE ON SCHEMA public TO {role}; ALTER TABLE {{q}} OWNER TO {role}"));
-    q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");
+    q.sql(&format!("{give}; SELECT xqueue.put('{{q}}', '{{}}', '1 hour')"));
     q.sql(&format!("DROP OWNED BY {role}; DROP ROLE {role}"));
     q.abandon();
-    let left: i64 = scalar(
-        &mut q.admin,
-        "SELECT count(*) FROM xqueue.queues WHERE queue::text = $1",
-        &[&q.name],
-    );
-    assert_eq!(left, 0);
+    let left = "SELECT count(*) FROM xqueue.queues WHERE queue::text = $1";
+    assert_eq!(scalar::<i64>(&mut q.admin, left, &[&q.name]), 0);
 }
 
 #[test]
@@ -261,8 +203,7 @@ fn a_refused_command_on_the_database_leaves_its_worker_alone() {
     let mut database = Database::new("victim");
     let mut q = Queue::new_in(&database.name, "jobs");
     q.is_served(1);
-    let worker = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'xqueue worker' AND datname = current_database()";
-    let before: i32 = scalar(&mut q.admin, worker, &[]);
+    let before = workers(&mut q.admin, "xqueue worker");
     let role = Role::create();
     let (mut hostile, name) = (role.client(), database.name.clone());
     for may in ["NOCREATEDB", "CREATEDB"] {
@@ -279,5 +220,5 @@ fn a_refused_command_on_the_database_leaves_its_worker_alone() {
     }
     database.sql(&format!("ALTER DATABASE {name} CONNECTION LIMIT 50"));
     q.is_served(1);
-    assert_eq!(scalar::<i32>(&mut q.admin, worker, &[]), before, "the same worker");
+    assert_eq!(workers(&mut q.admin, "xqueue worker"), before, "the same worker");
 }

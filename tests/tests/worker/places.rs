@@ -14,8 +14,7 @@ const DATABASES: usize = 7;
 fn queues_of(server: &Cluster, features: &Value) -> Vec<Queue> {
     let mut admin = server.client();
     let config = |name: &str| server.config().dbname(name).clone();
-    admin.batch_execute("CREATE DATABASE pattern").unwrap();
-    open(&config("pattern")).batch_execute("CREATE EXTENSION xqueue").unwrap();
+    drop(server.new_database("pattern"));
     let options = json!({ "features": features });
     Queue::make_at(config("pattern"), "jobs", COLUMNS, &options).abandon();
     let connected = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'pattern' AND backend_type = 'client backend')";
@@ -88,12 +87,26 @@ fn terminate(c: &mut Client, kind: &str) {
 }
 
 #[test]
-fn delays_are_kept_and_orphans_given_back_in_all_databases() {
+fn databases_take_turns() {
     let server = Cluster::new(TWO_PLACES);
     let mut all = crowd(&server);
+    let cases: [fn(&Cluster, &mut [Queue]); 5] = [
+        delays_are_kept_and_orphans_given_back,
+        a_closed_database_takes_no_turn_of_others,
+        a_busy_database_does_not_keep_its_place,
+        turns_go_on_after_the_end_of_the_launcher_and_of_workers,
+        a_dropped_database_leaves_the_others_their_turns,
+    ];
+    for case in cases {
+        all.iter_mut().for_each(|q| q.sql("TRUNCATE {q}"));
+        case(&server, &mut all);
+    }
+}
+
+fn delays_are_kept_and_orphans_given_back(server: &Cluster, all: &mut [Queue]) {
     for _ in 0..3 {
-        keep_delays(&mut all);
-        give_back(&mut all);
+        keep_delays(all);
+        give_back(all);
     }
     let mut c = server.client();
     let have_left = "SELECT bool_and(state IN ('RUNNING', 'RESTING')) AND bool_or(state = 'RESTING') FROM xqueue.workers";
@@ -101,7 +114,7 @@ fn delays_are_kept_and_orphans_given_back_in_all_databases() {
     let wrong = "SELECT count(*) FROM xqueue.workers WHERE error IS NOT NULL OR lag > '5 s'";
     assert_eq!(scalar::<i64>(&mut c, wrong, &[]), 0);
     assert!(!server.log().contains(NO_WORKER));
-    for q in &mut all {
+    for q in all {
         let up = "SELECT value = 1 FROM xqueue.metric WHERE name = 'xqueue_worker_up'";
         assert!(scalar::<bool>(&mut q.admin, up, &[]), "one that rests is well");
     }
@@ -134,53 +147,32 @@ fn deadlines_ends_of_life_and_leases_are_kept_in_databases_without_a_worker() {
     }
 }
 
-#[test]
-fn the_code_of_owners_gets_its_turn_in_all_databases() {
-    let server = Cluster::new(TWO_PLACES);
-    let mut all = crowd(&server);
-    for q in &mut all {
-        q.sql(
-            "CREATE FUNCTION own() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
-             CREATE TRIGGER own BEFORE UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION own()",
-        );
-    }
-    keep_delays(&mut all);
-    keep_delays(&mut all);
-}
-
-#[test]
-fn a_database_dropped_while_it_waits_leaves_the_others_their_turns() {
-    let server = Cluster::new(TWO_PLACES);
-    let mut all = crowd(&server);
-    keep_delays(&mut all);
+fn a_dropped_database_leaves_the_others_their_turns(server: &Cluster, all: &mut [Queue]) {
+    keep_delays(all);
     let mut admin = server.client();
-    for dropped in ["crowd6", "crowd5"] {
-        delay(&mut all);
-        let mut q = all.pop().expect("a database");
-        q.abandon();
-        drop(q);
+    for number in [6, 5] {
+        delay(&mut all[..=number]);
+        all[number].abandon();
+        let dropped = format!("crowd{number}");
         admin.batch_execute(&format!("DROP DATABASE {dropped} WITH (FORCE)")).unwrap();
-        keep_delays(&mut all);
+        keep_delays(&mut all[..number]);
         let listed = "SELECT count(*) FROM xqueue.workers WHERE database = $1 OR database IS NULL";
         assert_eq!(scalar::<i64>(&mut admin, listed, &[&dropped]), 0);
     }
 }
 
-#[test]
-fn turns_go_on_after_the_end_of_the_launcher_and_of_workers() {
-    let server = Cluster::new(TWO_PLACES);
-    let mut all = crowd(&server);
-    keep_delays(&mut all);
+fn turns_go_on_after_the_end_of_the_launcher_and_of_workers(server: &Cluster, all: &mut [Queue]) {
+    keep_delays(all);
     let mut c = server.client();
     for kind in ["xqueue launcher", "xqueue worker"] {
         terminate(&mut c, kind);
-        keep_delays(&mut all);
-        give_back(&mut all);
+        keep_delays(all);
+        give_back(all);
     }
     // SIGKILL restarts the server.
     for kind in ["xqueue launcher", "xqueue worker"] {
         let mut c = server.client();
-        delay(&mut all);
+        delay(all);
         let before: Vec<i64> =
             all.iter_mut().map(|q| q.counted()["total"].as_i64().unwrap()).collect();
         // A worker can end between the two steps, because its turn ends.
@@ -196,15 +188,12 @@ fn turns_go_on_after_the_end_of_the_launcher_and_of_workers() {
             q.reconnect();
             q.wait_for("ready", before);
         }
-        keep_delays(&mut all);
+        keep_delays(all);
     }
 }
 
-#[test]
-fn a_database_that_accepts_no_connections_takes_no_turn_of_others() {
-    let server = Cluster::new(TWO_PLACES);
-    let mut all = crowd(&server);
-    keep_delays(&mut all);
+fn a_closed_database_takes_no_turn_of_others(server: &Cluster, all: &mut [Queue]) {
+    keep_delays(all);
     let mut admin = server.client();
     let allow = |admin: &mut Client, allow: bool| {
         for database in ["crowd0", "crowd1", "crowd2"] {
@@ -226,13 +215,10 @@ fn a_database_that_accepts_no_connections_takes_no_turn_of_others() {
     for q in &mut all[..3] {
         q.wait_for("ready", 2);
     }
-    keep_delays(&mut all);
+    keep_delays(all);
 }
 
-#[test]
-fn a_database_that_is_always_busy_does_not_keep_its_place() {
-    let server = Cluster::new(TWO_PLACES);
-    let mut all = crowd(&server);
+fn a_busy_database_does_not_keep_its_place(_: &Cluster, all: &mut [Queue]) {
     let (busy, others) = all.split_at_mut(3);
     keep_busy(busy, 3000);
     for _ in 0..3 {
@@ -252,12 +238,11 @@ fn owners_code_that_fails_or_does_not_end_takes_no_turn_of_other_databases() {
     let (sick, others) = all.split_at_mut(4);
     for (number, q) in sick.iter_mut().enumerate() {
         let body = ["PERFORM pg_sleep(600)", "RAISE 'out of order'"][number % 2];
-        q.sql(&format!(
-            "CREATE FUNCTION own() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body}; RETURN NEW; END $$;
-             CREATE TRIGGER own BEFORE UPDATE ON {{q}} FOR EACH ROW EXECUTE FUNCTION own();
-             INSERT INTO {{q}} (status, runat) VALUES ('W', now())"
-        ));
+        q.before_each("UPDATE", &format!("{body}; RETURN NEW"));
+        q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
     }
+    // One of the other databases has an owner's code, too.
+    others[0].before_each("UPDATE", "RETURN NEW");
     for q in sick.iter_mut() {
         let error = "SELECT coalesce(max(error), '') FROM xqueue.queues";
         let told = ["statement timeout", "out of order"];
@@ -271,7 +256,7 @@ fn owners_code_that_fails_or_does_not_end_takes_no_turn_of_other_databases() {
         give_back(others);
     }
     for q in sick {
-        q.sql("SET lock_timeout = '15s'; DROP TRIGGER own ON {q}");
+        q.mend();
         q.wait_for("ready", 1);
         let error = "SELECT count(error) = 0 FROM xqueue.queues";
         wait_until("nothing is wrong any more", || scalar(&mut q.admin, error, &[]));
@@ -324,21 +309,9 @@ fn recounting(server: &Cluster) -> Vec<Queue> {
     all
 }
 
+/// A recount gets no worker slot at first, but the databases still take turns.
 #[test]
-fn delays_are_kept_while_large_tables_are_counted_again() {
-    let server = Cluster::new(TWO_PLACES);
-    let mut all = recounting(&server);
-    keep_delays(&mut all);
-    give_back(&mut all);
-    for q in &mut all[..4] {
-        let exact = "SELECT (s->>'exact')::boolean AND s->'tasks'->'ready' = '70000' FROM xqueue.stats('large') s";
-        wait_until("it is counted", || scalar(&mut q.admin, exact, &[]));
-    }
-}
-
-/// A recount never gets a worker slot, but the databases still take turns.
-#[test]
-fn delays_are_kept_with_one_place_although_a_large_table_waits_for_another() {
+fn delays_are_kept_while_large_tables_are_counted_again_and_while_they_wait_for_a_place() {
     let server = Cluster::new("max_worker_processes = 4\n");
     let mut all = recounting(&server);
     for _ in 0..3 {
@@ -350,6 +323,16 @@ fn delays_are_kept_with_one_place_although_a_large_table_waits_for_another() {
         let error: String = scalar(&mut all[0].admin, error, &[]);
         error.contains("there is no background worker to count its tasks")
     });
+    server.stop("fast");
+    server.configure(TWO_PLACES);
+    server.start();
+    all.iter_mut().for_each(Queue::reconnect);
+    keep_delays(&mut all);
+    give_back(&mut all);
+    for q in &mut all[..4] {
+        let exact = "SELECT (s->>'exact')::boolean AND s->'tasks'->'ready' = '70000' FROM xqueue.stats('large') s";
+        wait_until("it is counted", || scalar(&mut q.admin, exact, &[]));
+    }
 }
 
 /// Reads datagrams for Graphite until each database has been reported `times` times with the age of its ready task.

@@ -1,16 +1,6 @@
 //! Feature retry: attempts are counted, the next attempt waits, and after the last one the task is buried.
 
-use xqueue_tests::{COLUMNS, Client, Queue, Reads, ask_one, json, pid, put};
-
-fn queue(features: &str) -> Queue {
-    let features: xqueue_tests::Value = features.parse().expect("features");
-    Queue::with("retry", COLUMNS, &json!({ "features": features }))
-}
-
-fn take(c: &mut Client, q: &str) -> i64 {
-    let task = ask_one(c, q, "SELECT xqueue.take('{q}')");
-    task["attempts"].as_i64().expect("attempts are counted")
-}
+use xqueue_tests::{COLUMNS, Queue, Reads, json, put, take_all};
 
 /// The attempts column has a domain type, so a take leaves the increment to a statement. Such a take still scans no
 /// other tasks.
@@ -34,27 +24,12 @@ fn attempts_of_a_domain_are_counted_without_a_walk() {
 
 #[test]
 fn a_task_between_attempts_comes_back_by_itself() {
-    let mut q = queue(r#"{"retry": {"backoff": 0.05}}"#);
+    let mut q = Queue::with("retry", COLUMNS, &json!({"features": {"retry": {"backoff": 0.05}}}));
     put(&mut q.admin, &q.name, 1);
-    take(&mut q.admin, &q.name);
+    take_all(&mut q.admin, &q.name);
     let released = q.ask_one("SELECT xqueue.release('{q}', 1)");
     assert_eq!(released["status"], json!("W"));
     let again = q.ask_one("SELECT xqueue.take('{q}', '30 seconds')");
     assert_eq!((&again["id"], &again["attempts"]), (&json!(1), &json!(2)));
     assert_eq!(q.calls("delay"), 1);
-}
-
-#[test]
-fn past_the_limit_a_task_whose_session_was_lost_is_buried_with_the_reason() {
-    let mut q = queue(r#"{"retry": {"limit": 2}}"#);
-    put(&mut q.admin, &q.name, 1);
-    for (attempt, state) in [(1, "ready"), (2, "buried")] {
-        let mut consumer = q.client();
-        assert_eq!(take(&mut consumer, &q.name), attempt);
-        let backend = pid(&mut consumer);
-        q.sql(&format!("SELECT pg_terminate_backend({backend})"));
-        q.wait_for(state, 1);
-    }
-    assert!(q.holds(1, "reason = 'session was lost after attempt 2, the limit is 2'"));
-    assert_eq!(q.calls("session"), 2);
 }

@@ -52,11 +52,9 @@ impl Drop for Owner {
 
 /// Creates a trigger that notes in each task the process that promoted it, and a random number from that process.
 fn note_process(q: &mut Queue, also: &str) {
-    q.sql(&format!(
-        "CREATE FUNCTION {{q}}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-             NEW.payload := jsonb_build_object('pid', pg_backend_pid(), 'random', random()::text); {also} RETURN NEW; END $$;
-         CREATE TRIGGER own BEFORE UPDATE ON {{q}} FOR EACH ROW EXECUTE FUNCTION {{q}}_f()"
-    ));
+    let note =
+        "NEW.payload := jsonb_build_object('pid', pg_backend_pid(), 'random', random()::text)";
+    q.before_each("UPDATE", &format!("{note}; {also} RETURN NEW"));
 }
 
 /// Returns the noted values of one key in the ready tasks.
@@ -65,22 +63,27 @@ fn noted(q: &mut Queue, key: &str) -> BTreeSet<String> {
     q.admin.query(&sql, &[]).unwrap().iter().map(|row| row.get(0)).collect()
 }
 
+/// Creates a queue whose recount takes long: each of its tubes takes long to decompress, and so does its invalid status.
+fn slow_to_count(database: &Database, tubes: i32) -> Queue {
+    let features = json!({"features": {"delayed": true, "tube": true}});
+    let mut slow = Queue::make(&database.name, &unique("slow"), COLUMNS, &features);
+    slow.assert_exact();
+    slow.sql(&format!(
+        "ALTER TABLE {{q}} DISABLE TRIGGER USER;
+         INSERT INTO {{q}} (status, runat, tube) VALUES ('W', 'infinity', repeat('x', 50000000));
+         INSERT INTO {{q}} (status, runat, tube) SELECT status, runat, tube FROM {{q}}, generate_series(1, {tubes});
+         INSERT INTO {{q}} (status) VALUES (repeat('x', 50000000));
+         ALTER TABLE {{q}} ENABLE TRIGGER USER; {ENABLE_ALWAYS}"
+    ));
+    slow
+}
+
 #[test]
 fn a_recount_that_takes_long_makes_no_other_queue_wait() {
     let database = Database::new("recount");
-    let tubes = json!({"features": {"delayed": true, "tube": true}});
-    let mut slow = Queue::make(&database.name, &unique("slow"), COLUMNS, &tubes);
     let mut healthy = Queue::new_in(&database.name, "healthy");
     healthy.is_served(1);
-    slow.assert_exact();
-    // Each tube takes long to decompress, and so does the invalid status.
-    let insert =
-        "ALTER TABLE {q} DISABLE TRIGGER USER;
-         INSERT INTO {q} (status, runat, tube) VALUES ('W', 'infinity', repeat('x', 50000000));
-         INSERT INTO {q} (status, runat, tube) SELECT status, runat, tube FROM {q}, generate_series(1, 15);
-         INSERT INTO {q} (status) VALUES (repeat('x', 50000000));
-         ALTER TABLE {q} ENABLE TRIGGER USER;";
-    slow.sql(&[insert, ENABLE_ALWAYS].concat());
+    let mut slow = slow_to_count(&database, 15);
     healthy.is_served(3);
     assert_eq!(slow.stats()["exact"], json!(false), "it is counted meanwhile");
     // The recount finishes.
@@ -93,16 +96,8 @@ fn a_recount_that_takes_long_makes_no_other_queue_wait() {
 #[test]
 fn a_recount_gives_way_to_a_session_that_needs_the_list_of_queues() {
     let database = Database::new("registry");
-    let tubes = json!({"features": {"delayed": true, "tube": true}});
-    let mut slow = Queue::make(&database.name, &unique("slow"), COLUMNS, &tubes);
-    slow.assert_exact();
     let mut c = database.client();
-    slow.sql(
-        "ALTER TABLE {q} DISABLE TRIGGER USER;
-         INSERT INTO {q} (status, runat, tube) VALUES ('W', 'infinity', repeat('x', 50000000));
-         INSERT INTO {q} (status, runat, tube) SELECT status, runat, tube FROM {q}, generate_series(1, 100)",
-    );
-    slow.sql(ENABLE_ALWAYS);
+    let mut slow = slow_to_count(&database, 100);
     let counting = "SELECT EXISTS (SELECT FROM pg_stat_activity JOIN pg_locks USING (pid) \
                     WHERE backend_type = 'xqueue recount' AND datname = current_database() \
                     AND relation = $1::text::regclass)";
@@ -167,13 +162,11 @@ fn a_job_worker_serves_no_second_owner() {
     let seeded = "SELECT random()::text FROM setseed(0.25), generate_series(1, 50)";
     let seeded: BTreeSet<String> =
         c.query(seeded, &[]).unwrap().iter().map(|row| row.get(0)).collect();
-    let workers = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'xqueue job worker' \
-                   AND datname = current_database()";
     for round in 0..6 {
         for q in &mut queues {
             q.is_served(1);
-            let workers: i64 = scalar(&mut c, workers, &[]);
-            assert!(workers <= 2, "round {round}: {workers} job workers");
+            let running = workers(&mut c, "xqueue job worker");
+            assert!(running.len() <= 2, "round {round}: {running:?}");
         }
     }
     let mut owner_of: BTreeMap<String, usize> = BTreeMap::new();
@@ -256,14 +249,14 @@ fn a_job_worker_is_kept_for_no_longer_than_a_time_limit_allows() {
         q
     });
     // Two kinds of work, and each task takes nearly as long as the limit allows.
+    slow.before_each(
+        "UPDATE OR DELETE",
+        "PERFORM pg_sleep(0.15); INSERT INTO public.{q}_log VALUES (pg_current_xact_id(), TG_OP); RETURN coalesce(NEW, OLD)",
+    );
     slow.sql(
-        "CREATE TABLE {q}_log (job xid8, operation text);
-         CREATE FUNCTION {q}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.15);
-             INSERT INTO public.{q}_log VALUES (pg_current_xact_id(), TG_OP); RETURN coalesce(NEW, OLD); END $$;
-         GRANT ALL ON {q}_log TO a;
+        "CREATE TABLE {q}_log (job xid8, operation text); GRANT ALL ON {q}_log TO a;
          INSERT INTO {q} (status, runat, expires) SELECT 'W', now(), 'infinity' FROM generate_series(1, 50);
-         INSERT INTO {q} (status, expires) SELECT 'R', now() FROM generate_series(1, 50);
-         CREATE TRIGGER own BEFORE UPDATE OR DELETE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_f()",
+         INSERT INTO {q} (status, expires) SELECT 'R', now() FROM generate_series(1, 50)",
     );
     note_process(&mut other, "");
     let log = format!("{}_log", slow.name);
@@ -281,7 +274,7 @@ fn a_job_worker_is_kept_for_no_longer_than_a_time_limit_allows() {
     let row = slow.admin.query_one(&jobs, &[]).unwrap();
     let (tasks, kinds): (i64, i64) = (row.get(0), row.get(1));
     assert!(tasks <= 3 && kinds == 1, "{tasks} tasks of {kinds} kinds in a job");
-    slow.sql("SET lock_timeout = '15s'; DROP TRIGGER own ON {q}");
+    slow.mend();
     slow.wait_for("waiting", 0);
 }
 
@@ -301,11 +294,8 @@ fn an_owner_whose_code_hears_no_signal_has_no_second_job_worker() {
     .unwrap();
     let queue = |name: &str, owner: &str, body: &str| {
         let mut q = Queue::make_at(server.config(), name, COLUMNS, &options());
-        q.sql(&format!(
-            "CREATE FUNCTION {{q}}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body}; RETURN NEW; END $$;
-             CREATE TRIGGER own BEFORE UPDATE ON {{q}} FOR EACH ROW EXECUTE FUNCTION {{q}}_f();
-             ALTER TABLE {{q}} OWNER TO {owner}"
-        ));
+        q.before_each("UPDATE", &format!("{body}; RETURN NEW"));
+        q.sql(&format!("ALTER TABLE {{q}} OWNER TO {owner}"));
         q
     };
     let mut deaf = queue(
