@@ -31,17 +31,6 @@ fn assert_predicate_lock_stays(q: &mut Queue) {
 }
 
 #[test]
-fn committed() {
-    let mut q = Queue::new("serializable");
-    let other = overlapping(&q);
-    let gid = prepare_put(&mut q);
-    q.sql(&format!("COMMIT PREPARED '{gid}'"));
-    q.assert_tasks(&[("ready", 1), ("total", 1)]);
-    assert_predicate_lock_stays(&mut q);
-    drop(other);
-}
-
-#[test]
 fn rolled_back() {
     let mut q = Queue::new("serializable");
     let other = overlapping(&q);
@@ -52,7 +41,7 @@ fn rolled_back() {
 }
 
 #[test]
-fn the_room_is_free_again() {
+fn committed_and_the_room_is_free_again() {
     let mut q = Queue::limited("serializable", 3, 1);
     let other = overlapping(&q);
     let gid = prepare_put(&mut q);
