@@ -27,7 +27,9 @@ struct Settings {
 }
 
 impl Settings {
+    /// Waits until no other test uses the server.
     fn new() -> Settings {
+        Server::alone();
         let mut settings = Settings { admin: connect() };
         settings.change(&[("interval", "200ms")]);
         settings
@@ -100,8 +102,7 @@ fn delayed_task_comes(queue: &mut Queue) {
 }
 
 #[test]
-fn tcp_values_of_every_state_database_and_name() {
-    let _server = Server::alone();
+fn tcp_values_of_every_state_tube_database_and_name() {
     let carbon = Carbon::start();
     let mut settings = Settings::new();
     let prefix = format!("it.{}", unique("tcp"));
@@ -123,6 +124,14 @@ fn tcp_values_of_every_state_database_and_name() {
     let mut elsewhere = Queue::new_in(&other.name, "elsewhere");
     elsewhere.sql("INSERT INTO {q} (payload) SELECT '1' FROM generate_series(1, 5)");
 
+    let mut tubes = Queue::with(
+        "graphite",
+        "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        &json!({"features": {"tube": true}, "tube_stats": ["a.b", "c"]}),
+    );
+    tubes.sql("SELECT xqueue.put('{q}', '[{}, {}]', tube => 'a.b'); SELECT xqueue.put('{q}', '{}', tube => 'c')");
+    tubes.sql("SELECT xqueue.take('{q}', tube => 'c')");
+
     settings.send_to(carbon.port, "tcp", &prefix);
     let path = format!("{prefix}.{}.public", database());
     let expected = [3.0, 1.0, 1.0, 0.0, 0.0, 0.0];
@@ -138,39 +147,27 @@ fn tcp_values_of_every_state_database_and_name() {
     let acked = xqueue_tests::ack(&mut c, &queue.name, id(&task[0]));
     assert_eq!(acked.len(), 1);
     wait_for_value(&carbon, &format!("{path}.{}.taken", queue.name), 0.0);
-}
 
-#[test]
-fn calls_consumers_tubes_and_the_oldest_task() {
-    let _server = Server::alone();
-    let carbon = Carbon::start();
-    let mut settings = Settings::new();
-    let prefix = format!("it.{}", unique("more"));
-    let mut queue = Queue::with(
-        "graphite",
-        "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
-        &json!({"features": {"tube": true}, "tube_stats": ["a.b", "c"]}),
-    );
-    queue.sql("SELECT xqueue.put('{q}', '[{}, {}]', tube => 'a.b'); SELECT xqueue.put('{q}', '{}', tube => 'c')");
-    queue.sql("SELECT xqueue.take('{q}', tube => 'c')");
-    settings.send_to(carbon.port, "tcp", &prefix);
-    let path = format!("{prefix}.{}.public.{}", database(), queue.name);
-    wait_for_value(&carbon, &format!("{path}.calls.put"), 3.0);
-    wait_for_value(&carbon, &format!("{path}.calls.take"), 1.0);
-    wait_for_value(&carbon, &format!("{path}.consumers"), 0.0);
-    wait_for_value(&carbon, &format!("{path}.tubes.a_b-108bf50c.ready"), 2.0);
-    wait_for_value(&carbon, &format!("{path}.tubes.c.taken"), 1.0);
+    let path = format!("{path}.{}", tubes.name);
+    for (metric, value) in [
+        ("calls.put", 3.0),
+        ("calls.take", 1.0),
+        ("consumers", 0.0),
+        ("tubes.a_b-108bf50c.ready", 2.0),
+        ("tubes.c.taken", 1.0),
+    ] {
+        wait_for_value(&carbon, &format!("{path}.{metric}"), value);
+    }
     let age = format!("{path}.oldest_ready_seconds");
     wait_until("the oldest task gets older", || {
         carbon.last(&age).is_some_and(|(_, age)| age >= 2.0)
     });
-    queue.sql("SELECT xqueue.take('{q}', count => 2)");
+    tubes.sql("SELECT xqueue.take('{q}', count => 2)");
     wait_for_value(&carbon, &format!("{path}.ready"), 0.0);
 }
 
 #[test]
 fn reload_changes_protocol_and_prefix_and_switches_off() {
-    let _server = Server::alone();
     let carbon = Carbon::start();
     let mut settings = Settings::new();
     let mut queue = Queue::new("graphite");
@@ -206,7 +203,6 @@ fn reload_changes_protocol_and_prefix_and_switches_off() {
 
 #[test]
 fn a_graphite_that_dies_delays_nothing_and_is_found_again() {
-    let _server = Server::alone();
     let mut carbon = Carbon::start();
     let mut settings = Settings::new();
     let mut queue = Queue::new("graphite");
@@ -235,7 +231,6 @@ fn a_graphite_that_dies_delays_nothing_and_is_found_again() {
 
 #[test]
 fn a_deaf_graphite_delays_nothing() {
-    let _server = Server::alone();
     let mut settings = Settings::new();
     let mut queue = Queue::new("graphite");
 
@@ -323,7 +318,6 @@ fn no_graphite_delays_a_fast_shutdown() {
 /// The network disappears silently: the kernel gives the connection up after five seconds.
 #[test]
 fn a_graphite_that_vanishes_delays_nothing_and_is_found_again() {
-    let _server = Server::alone();
     let mut settings = Settings::new();
     let mut queue = Queue::new("graphite");
     let listener = listen();
@@ -351,7 +345,6 @@ fn a_graphite_that_vanishes_delays_nothing_and_is_found_again() {
 
 #[test]
 fn a_graphite_that_closes_at_once_delays_nothing() {
-    let _server = Server::alone();
     let mut settings = Settings::new();
     let mut queue = Queue::new("graphite");
     let listener = listen();

@@ -80,57 +80,48 @@ fn a_view_reads_each_queue_once() {
     }
 }
 
-/// With a condition on the queue, a view reads that queue only: errors of other queues have no effect.
-#[test]
-fn a_view_shows_the_queue_that_is_asked_for() {
-    let database = Database::new("many");
-    let mut owner = database.client();
-    make(&mut owner, 0, 3);
-    let mut c = database.client();
-    for view in ["queues", "latency", "definitions", "calls", "taken", "tasks_in_flight"] {
-        let of = |condition: &str| {
-            format!(
-                "SELECT coalesce(string_agg(DISTINCT queue::text, ' '), '') FROM xqueue.{view} {condition}"
-            )
-        };
-        let shown: String = scalar(&mut c, &of(""), &[]);
-        assert_eq!(shown, "q0 q1 q2", "{view}");
-        let shown: String = scalar(&mut c, &of("WHERE queue = 'q1'::regclass"), &[]);
-        assert_eq!(shown, "q1", "{view}");
-        let shown: String = scalar(&mut c, &of("WHERE queue = 0::regclass"), &[]);
-        assert_eq!(shown, "", "{view}");
-    }
-    for function in ["condition", "measures", "call_counts", "holders", "in_flight"] {
-        for table in ["pg_class", "xqueue.queue"] {
-            let sql = format!("SELECT count(*) FROM xqueue_internal.{function}('{table}')");
-            assert_eq!(scalar::<i64>(&mut c, &sql, &[]), 0, "{sql}");
-        }
+/// The views that show tasks or numbers of each queue.
+const SHOWN: [&str; 6] = ["queues", "latency", "definitions", "calls", "taken", "tasks_in_flight"];
+
+/// Asserts which queues each view shows under a condition.
+#[track_caller]
+fn assert_shown(c: &mut Client, condition: &str, expected: &str) {
+    for view in SHOWN {
+        let sql = format!(
+            "SELECT coalesce(string_agg(DISTINCT queue::text, ' '), '') FROM xqueue.{view} {condition}"
+        );
+        assert_eq!(scalar::<String>(c, &sql, &[]), expected, "{sql}");
     }
 }
 
-/// A role sees exactly its visible queues, with and without a condition on the queue.
+/// Asserts that the functions of the views return nothing for a table.
+#[track_caller]
+fn assert_nothing(c: &mut Client, table: &str) {
+    for function in ["condition", "measures", "call_counts", "holders", "in_flight"] {
+        let sql = format!("SELECT count(*) FROM xqueue_internal.{function}('{table}')");
+        assert_eq!(scalar::<i64>(c, &sql, &[]), 0, "{sql}");
+    }
+}
+
+/// With a condition on the queue, a view reads that queue only: errors of other queues have no effect. A role sees
+/// exactly its visible queues, with and without such a condition.
 #[test]
-fn a_queue_of_others_is_not_shown_for_itself_either() {
-    let role = Role::create();
-    let database = Database::new("many");
-    let mut owner = database.client();
-    make(&mut owner, 0, 2);
-    owner.batch_execute(&format!("GRANT SELECT ON q1 TO {}", role.name)).unwrap();
-    let mut c = database.client_as(&role.name);
-    for view in ["queues", "latency", "definitions", "calls", "taken", "tasks_in_flight"] {
-        for (condition, expected) in [("", "q1"), ("WHERE queue = 'q0'::regclass", "")] {
-            let sql = format!(
-                "SELECT coalesce(string_agg(DISTINCT queue::text, ' '), '') FROM xqueue.{view} {condition}"
-            );
-            assert_eq!(scalar::<String>(&mut c, &sql, &[]), expected, "{sql}");
-        }
-    }
-    for call in
-        ["condition", "measures", "call_counts", "holders", "in_flight", "waiting_consumers"]
-    {
-        let sql = format!("SELECT count(*) FROM xqueue_internal.{call}('q0')");
-        assert_eq!(scalar::<i64>(&mut c, &sql, &[]), 0, "{sql}");
-    }
-    assert!(!scalar::<bool>(&mut c, "SELECT xqueue_internal.is_shown('q0')", &[]));
-    assert!(scalar::<bool>(&mut c, "SELECT xqueue_internal.is_shown('q1')", &[]));
+fn a_view_shows_the_queue_that_is_asked_for() {
+    let (role, database) = (Role::create(), Database::new("many"));
+    let mut c = database.client();
+    make(&mut c, 0, 3);
+    assert_shown(&mut c, "", "q0 q1 q2");
+    assert_shown(&mut c, "WHERE queue = 'q1'::regclass", "q1");
+    assert_shown(&mut c, "WHERE queue = 0::regclass", "");
+    ["pg_class", "xqueue.queue"].iter().for_each(|table| assert_nothing(&mut c, table));
+    c.batch_execute(&format!("GRANT SELECT ON q1 TO {}", role.name)).unwrap();
+    let mut other = database.client_as(&role.name);
+    assert_shown(&mut other, "", "q1");
+    assert_shown(&mut other, "WHERE queue = 'q0'::regclass", "");
+    assert_nothing(&mut other, "q0");
+    let waiting = "SELECT count(*) FROM xqueue_internal.waiting_consumers('q0')";
+    assert_eq!(scalar::<i64>(&mut other, waiting, &[]), 0);
+    let shown = "SELECT xqueue_internal.is_shown('q0'), xqueue_internal.is_shown('q1')";
+    let row = other.query_one(shown, &[]).unwrap();
+    assert_eq!((row.get(0), row.get(1)), (false, true));
 }

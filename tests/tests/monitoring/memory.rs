@@ -61,42 +61,24 @@ fn create(c: &mut Client, theme: &str) -> String {
 }
 
 #[test]
-fn a_backend_that_makes_uses_and_drops_queues() {
-    let mut c = connect();
+fn a_backend_that_uses_queues_which_it_or_others_drop() {
+    let (mut c, mut other) = (connect(), connect());
     let mut before = [0; 2];
     for round in 0..WARM_UP + QUEUES {
         if round == WARM_UP {
             before = memory(&mut c);
         }
-        let name = create(&mut c, "memory");
+        let name = create(if round % 2 == 0 { &mut c } else { &mut other }, "memory");
         use_queue(&mut c, &name);
-        let end = match round % 3 {
-            0 => format!("SELECT xqueue.drop('{name}')"),
-            1 => format!("DROP TABLE {name}"),
-            _ => format!("SELECT xqueue.downgrade('{name}'); DROP TABLE {name}"),
+        let (by, end) = match round % 4 {
+            0 => (&mut c, format!("SELECT xqueue.drop('{name}')")),
+            1 => (&mut c, format!("DROP TABLE {name}")),
+            2 => (&mut c, format!("SELECT xqueue.downgrade('{name}'); DROP TABLE {name}")),
+            _ => (&mut other, format!("DROP TABLE {name}")),
         };
-        c.batch_execute(&end).unwrap();
+        by.batch_execute(&end).unwrap();
     }
     assert_flat(before, memory(&mut c));
-}
-
-#[test]
-fn a_backend_that_uses_queues_which_others_drop() {
-    let (mut c, mut other) = (connect(), connect());
-    let lasting = create(&mut other, "memory");
-    let mut before = [0; 2];
-    const AT_A_TIME: usize = 20;
-    for round in 0..(WARM_UP + QUEUES).div_ceil(AT_A_TIME) {
-        if round == WARM_UP.div_ceil(AT_A_TIME) {
-            before = memory(&mut c);
-        }
-        let names: Vec<String> = (0..AT_A_TIME).map(|_| create(&mut other, "memory")).collect();
-        names.iter().for_each(|name| use_queue(&mut c, name));
-        other.batch_execute(&format!("DROP TABLE {}", names.join(", "))).unwrap();
-        use_queue(&mut c, &lasting);
-    }
-    assert_flat(before, memory(&mut c));
-    other.batch_execute(&format!("DROP TABLE {lasting}")).unwrap();
 }
 
 /// Bytes that a queue used once leaves in the server's caches: the table, its indexes and their rows, like any table.
@@ -162,8 +144,7 @@ fn a_worker_of_many_queues() {
     let names: Vec<String> = (0..QUEUES).map(|_| create(&mut c, "memory")).collect();
     let (first, rest) = names.split_at(WARM_UP);
     promote(&mut c, first);
-    let worker = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'xqueue worker' AND datname = current_database()";
-    let worker: i32 = scalar(&mut c, worker, &[]);
+    let worker = workers(&mut c, "xqueue worker")[0];
     let before = resident(worker);
     promote(&mut c, rest);
     let growth = resident(worker) - before;

@@ -27,15 +27,10 @@ fn assert_tubes_exact(q: &mut Queue, tubes: &[&str]) {
         let sql = format!(
             "SELECT coalesce(jsonb_object_agg(state, count), '{{}}') FROM (SELECT CASE status \
              WHEN 'R' THEN 'ready' WHEN 'T' THEN 'taken' WHEN 'W' THEN 'waiting' WHEN 'B' THEN 'buried' \
-             ELSE 'total' END AS state, count(*) FROM {{q}} WHERE tube = '{tube}' GROUP BY ROLLUP (status)) c"
+             ELSE 'total' END AS state, count(*) FROM {{q}} WHERE tube = '{tube}' GROUP BY ROLLUP (status) \
+             HAVING count(*) > 0) c"
         );
-        let expected = q.ask_one(&sql);
-        let what = format!("tube {tube} of {}", q.name);
-        if expected == json!({"total": 0}) {
-            assert_eq!(counted(q, tube), json!({}), "{what}");
-        } else {
-            assert_eq!(counted(q, tube), expected, "{what}");
-        }
+        assert_eq!(counted(q, tube), q.ask_one(&sql), "tube {tube} of {}", q.name);
     }
 }
 
@@ -54,11 +49,8 @@ fn tasks_and_transitions_are_counted_of_the_tubes_asked_for_with_moves_between_t
     let transitions = |q: &mut Queue, tube: &str| q.stats()["tubes"][tube]["transitions"].clone();
     assert_eq!(transitions(&mut q, "a"), json!({"X-R": 3, "R-T": 1, "T-B": 1}));
     assert_eq!(transitions(&mut q, "b"), json!({"X-W": 1}));
-    assert_eq!(
-        q.stats()["tubes"].as_object().map(|tubes| tubes.len()),
-        Some(2),
-        "only those asked for"
-    );
+    let tubes = q.stats()["tubes"].as_object().map(|tubes| tubes.len());
+    assert_eq!(tubes, Some(2), "only those asked for");
     // Moves from a to b, from an unlisted tube to a, and from a tube to NULL.
     q.sql("UPDATE {q} SET tube = 'b' WHERE id = 2");
     q.sql("UPDATE {q} SET tube = 'a' WHERE tube = 'c'");
@@ -82,10 +74,7 @@ fn counters_of_tubes_are_exact_after_rollback_truncate_recount_and_prepared_tran
     assert_tubes_exact(&mut q, &both);
     q.sql("BEGIN; TRUNCATE {q}; INSERT INTO {q} (tube) VALUES ('a'), ('a'), ('b'); COMMIT");
     assert_tubes_exact(&mut q, &both);
-    assert_eq!(
-        (counted(&mut q, "a"), counted(&mut q, "b")),
-        (json!({"ready": 2, "total": 2}), json!({"ready": 1, "total": 1}))
-    );
+    assert_eq!(counted(&mut q, "a"), json!({"ready": 2, "total": 2}));
     q.sql("BEGIN; INSERT INTO {q} (tube) VALUES ('a'); UPDATE {q} SET tube = 'b' WHERE tube = 'a'; PREPARE TRANSACTION '{q}'");
     q.sql("COMMIT PREPARED '{q}'");
     assert_tubes_exact(&mut q, &both);
@@ -109,17 +98,8 @@ fn the_list_of_counted_tubes_is_changed_on_a_queue_in_use() {
     q.upgrade(&json!({"tube_stats": []}));
     assert_eq!(q.stats()["tubes"], json!(null));
     q.upgrade(&json!({"features": {"tube": false}}));
-    refused(
-        &mut q,
-        &[
-            (r#"SELECT xqueue.upgrade('{q}', '{"tube_stats": ["a"]}')"#, "22023", "tube"),
-            (
-                r#"SELECT xqueue.upgrade('{q}', '{"tube_stats": ["a", "a"], "features": {"tube": true}}')"#,
-                "22023",
-                "twice",
-            ),
-        ],
-    );
+    let counting = r#"SELECT xqueue.upgrade('{q}', '{"tube_stats": ["a"]}')"#;
+    refused(&mut q, &[(counting, "22023", "tube")]);
 }
 
 #[test]
@@ -163,7 +143,7 @@ fn a_label_is_the_value_that_it_stands_for() {
     const SETTINGS: &str =
         "SET DateStyle = 'SQL, DMY'; SET TimeZone = 'Asia/Tokyo'; SET IntervalStyle = iso_8601;
         SET bytea_output = escape; SET extra_float_digits = -10; SET search_path = pg_catalog";
-    for (kind, label, same, other) in [
+    let cases = [
         ("text", "a", "a", "b"),
         ("char(5)", "a", "a   ", "b"),
         ("integer", "01", "1", "2"),
@@ -171,7 +151,7 @@ fn a_label_is_the_value_that_it_stands_for() {
         ("timestamptz", "2024-02-01 10:00+00", "2024-02-01 19:00+09", "2024-02-01 10:00+09"),
         ("timestamp", "2024-02-01 10:00", "2024-02-01T10:00", "2024-01-02 10:00"),
         ("interval", "1 day", "24 hours", "25 hours"),
-        ("bytea", r"\\x61ff", r"a\\377", r"a\\376"),
+        ("bytea", r"\x61ff", r"a\377", r"a\376"),
         ("numeric", "1", "1.0", "1.01"),
         ("float8", "0.1", "1e-1", "0.1000000000001"),
         ("inet", "10.0.0.1", "10.0.0.1/32", "10.0.0.1/31"),
@@ -183,71 +163,64 @@ fn a_label_is_the_value_that_it_stands_for() {
         ),
         ("{q}_enum", "one", "one", "two"),
         ("{q}_domain", "2024-02-01", "Feb 1, 2024", "2024-01-02"),
-    ] {
+    ];
+    for (number, (kind, label, same, other)) in cases.into_iter().enumerate() {
         for by_statements in [false, true] {
-            for subqueues in [false, true] {
-                let name = unique("tube");
-                let mut q = Queue::adopt(&database(), &name);
-                let kind = kind.replace("{q}", &name);
-                let feature = if subqueues { "utube" } else { "tube" };
-                q.sql(&format!(
-                    "CREATE TYPE {{q}}_enum AS ENUM ('one', 'two'); CREATE DOMAIN {{q}}_domain AS date;
-                     CREATE TABLE {{q}} (id bigserial PRIMARY KEY, tube {kind});
-                     SELECT xqueue.upgrade('{{q}}', '{{\"fields\": {{\"tube\": \"tube\"}},
-                         \"features\": {{\"{feature}\": true, \"buried\": true}}, \"tube_stats\": [\"{label}\"]}}')"
-                ));
-                if by_statements {
-                    q.sql(
-                        "ALTER TABLE {q} ADD CHECK (id > 0), ADD FOREIGN KEY (id) REFERENCES {q}",
-                    );
-                }
-                let shown = label.replace(r"\\", r"\").replace(r#"\""#, "\"");
-                let (same, other) = (same.replace(r"\\", r"\"), other.replace(r"\\", r"\"));
-                let (same, other) = (same.replace(r#"\""#, "\""), other.replace(r#"\""#, "\""));
-                let mut strange = connect();
-                strange.batch_execute(SETTINGS).unwrap();
-                let q_name = format!("public.{name}");
-                for (n, tube) in [&same, &other, &same].into_iter().enumerate() {
-                    let put = format!("SELECT xqueue.put('{q_name}', '{{}}', tube => '{tube}')");
-                    strange.batch_execute(&put).unwrap_or_else(|e| panic!("{put}: {e:?}"));
-                    q.sql(&put);
-                    strange
-                        .batch_execute(&format!(
-                            "INSERT INTO {q_name} (id, tube) VALUES ({}, '{tube}')",
-                            100 + n
-                        ))
-                        .unwrap();
-                }
-                let case = format!("{kind} {feature} {by_statements}");
-                q.assert_exact();
-                assert_eq!(counted(&mut q, &shown), json!({"ready": 6, "total": 6}), "{case}");
-                strange.batch_execute(&format!("DELETE FROM {q_name} WHERE id = 100; UPDATE {q_name} SET tube = '{other}' WHERE id = 1")).unwrap();
-                q.sql("UPDATE {q} SET status = 'B' WHERE id = 102");
-                assert_eq!(
-                    counted(&mut q, &shown),
-                    json!({"buried": 1, "ready": 3, "total": 4}),
-                    "{case}"
-                );
-                q.verify();
-                q.sql("DROP TABLE {q}; DROP TYPE {q}_enum; DROP DOMAIN {q}_domain");
-                q.abandon();
+            let name = unique("tube");
+            let mut q = Queue::adopt(&database(), &name);
+            let kind = kind.replace("{q}", &name);
+            let feature = if (number % 2 == 0) == by_statements { "tube" } else { "utube" };
+            q.sql(&format!(
+                "CREATE TYPE {{q}}_enum AS ENUM ('one', 'two'); CREATE DOMAIN {{q}}_domain AS date;
+                 CREATE TABLE {{q}} (id bigserial PRIMARY KEY, tube {kind})"
+            ));
+            q.upgrade(
+                &json!({"fields": {"tube": "tube"}, "features": {feature: true, "buried": true},
+                              "tube_stats": [label]}),
+            );
+            if by_statements {
+                q.sql("ALTER TABLE {q} ADD CHECK (id > 0), ADD FOREIGN KEY (id) REFERENCES {q}");
             }
+            let mut strange = connect();
+            strange.batch_execute(SETTINGS).unwrap();
+            let q_name = format!("public.{name}");
+            for (n, tube) in [same, other, same].into_iter().enumerate() {
+                let put = format!("SELECT xqueue.put('{q_name}', '{{}}', tube => '{tube}')");
+                let id = 100 + n;
+                let insert = format!("INSERT INTO {q_name} (id, tube) VALUES ({id}, '{tube}')");
+                ask_any(&mut strange, &name, &put);
+                q.sql(&put);
+                ask_any(&mut strange, &name, &insert);
+            }
+            let case = format!("{kind} {feature} {by_statements}");
+            q.assert_exact();
+            assert_eq!(counted(&mut q, label), json!({"ready": 6, "total": 6}), "{case}");
+            let change = format!(
+                "DELETE FROM {q_name} WHERE id = 100; UPDATE {q_name} SET tube = '{other}' WHERE id = 1"
+            );
+            ask_any(&mut strange, &name, &change);
+            q.sql("UPDATE {q} SET status = 'B' WHERE id = 102");
+            let left = json!({"buried": 1, "ready": 3, "total": 4});
+            assert_eq!(counted(&mut q, label), left, "{case}");
+            q.verify();
+            q.sql("DROP TABLE {q}; DROP TYPE {q}_enum; DROP DOMAIN {q}_domain");
+            q.abandon();
         }
     }
 }
 
 #[test]
 fn a_label_has_to_be_a_value_that_can_be_told_from_others() {
-    for (kind, label, sqlstate, words) in [
-        ("regclass", "pg_class", "42804", "cannot be counted"),
-        ("jsonb", "1", "42804", "cannot be counted"),
-        ("date[]", "{}", "42804", "cannot be counted"),
-        ("tsvector", "a", "42804", "cannot be counted"),
-        ("date", "never", "22007", "never"),
-        ("date", "Today", "22023", "not always"),
-        ("numeric", "1\", \"1.0", "22023", "twice"),
-        ("integer", "a", "22P02", "\"a\""),
-        ("{q}_enum", "three", "22P02", "three"),
+    for (kind, labels, sqlstate, words) in [
+        ("regclass", vec!["pg_class"], "42804", "cannot be counted"),
+        ("jsonb", vec!["1"], "42804", "cannot be counted"),
+        ("date[]", vec!["{}"], "42804", "cannot be counted"),
+        ("tsvector", vec!["a"], "42804", "cannot be counted"),
+        ("date", vec!["never"], "22007", "never"),
+        ("date", vec!["Today"], "22023", "not always"),
+        ("numeric", vec!["1", "1.0"], "22023", "twice"),
+        ("integer", vec!["a"], "22P02", "\"a\""),
+        ("{q}_enum", vec!["three"], "22P02", "three"),
     ] {
         let name = unique("tube");
         let mut q = Queue::adopt(&database(), &name);
@@ -256,10 +229,9 @@ fn a_label_has_to_be_a_value_that_can_be_told_from_others() {
             "CREATE TYPE {{q}}_enum AS ENUM ('one', 'two');
              CREATE TABLE {{q}} (id bigserial PRIMARY KEY, tube {kind})"
         ));
-        let sql = format!(
-            "SELECT xqueue.upgrade('{name}', '{{\"fields\": {{\"tube\": \"tube\"}}, \
-             \"features\": {{\"tube\": true}}, \"tube_stats\": [\"{label}\"]}}')"
-        );
+        let options =
+            json!({"fields": {"tube": "tube"}, "features": {"tube": true}, "tube_stats": labels});
+        let sql = format!("SELECT xqueue.upgrade('{name}', '{options}')");
         let refused = expect_error(&mut q.admin, &sql, sqlstate, words);
         assert!(refused.hint().is_some_and(|hint| hint.contains("tube_stats")), "{refused:?}");
         q.sql("DROP TABLE {q}; DROP TYPE {q}_enum");

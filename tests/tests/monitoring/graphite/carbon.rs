@@ -101,17 +101,11 @@ impl Carbon {
         }
     }
 
-    /// Returns the points (unix seconds, value) of a metric in order of time. Without a file there are no points.
-    pub fn points(&self, metric: &str) -> Vec<(u32, f64)> {
-        let path = format!("storage/whisper/{}.wsp", metric.replace('.', "/"));
-        let mut points =
-            fs::read(self.folder.join(path)).map(|file| whisper(&file)).unwrap_or_default();
-        points.sort_by_key(|(time, _)| *time);
-        points
-    }
-
+    /// Returns the last point (unix seconds, value) of a metric. Without a file there is none.
     pub fn last(&self, metric: &str) -> Option<(u32, f64)> {
-        self.points(metric).pop()
+        let path = format!("storage/whisper/{}.wsp", metric.replace('.', "/"));
+        let points = whisper(&fs::read(self.folder.join(path)).ok()?);
+        points.into_iter().max_by_key(|(time, _)| *time)
     }
 }
 
