@@ -1,4 +1,4 @@
-// Helpers shared by the Node programs: loading a library, unnumbered TAP lines, a restart of the server, PgBouncer's address.
+// Helpers shared by the Node programs: loading a library, unnumbered TAP lines, a consumer's work, PgBouncer's address.
 
 import { execFile } from "node:child_process";
 import { createRequire } from "node:module";
@@ -28,19 +28,12 @@ export async function run(client, tests, cleanUp) {
     }
 }
 
-/**
- * The work of a consumer under test, with the tasks a, b, c, d. The first attempt at a restarts the server. During the second
- * attempt another consumer takes a away. b fails. At c the consumer is asked to stop.
- */
+/** The work of a consumer under test, which the program `attempt` does. At c the consumer is asked to stop. */
 export class Work {
-    urls = [];
+    urls = "";
     stopped = false;
-    // If the server cannot be restarted, the first attempt at a is the one that loses its task.
-    restart = process.env.XQUEUE_RESTART;
-    expected = this.restart ? ["a", "a", "b", "c"] : ["a", "b", "c"];
-
-    // The expected result of queryLeft at the end. A restart uses up an attempt, like the end of the consumer's session.
-    left = this.restart ? "b R 2 the work failed, d R 1" : "b R 1 the work failed, d R 0";
+    expected = process.env.XQUEUE_URLS;
+    left = process.env.XQUEUE_LEFT;
 
     constructor(table) {
         this.table = table;
@@ -49,15 +42,10 @@ export class Work {
     }
 
     async do(url) {
-        this.urls.push(url);
-        if (this.restart && this.urls.length === 1) {
-            await promisify(execFile)(this.restart);
-        } else if (url === "a") {
-            await promisify(execFile)(process.env.XQUEUE_TAKE_AWAY, [this.table, url]);
-        } else if (url === "b") {
+        this.urls += url;
+        this.stopped = url === "c";
+        await promisify(execFile)(process.env.XQUEUE_ATTEMPT, [this.table, this.urls]).catch(() => {
             throw new Error("the work failed");
-        } else {
-            this.stopped = true;
-        }
+        });
     }
 }

@@ -1,4 +1,4 @@
-"""Helpers shared by the Python programs: unnumbered TAP lines, polling, a restart of the server, PgBouncer's address."""
+"""Helpers shared by the Python programs: unnumbered TAP lines, polling, a consumer's work, PgBouncer's address."""
 
 import os
 import subprocess
@@ -35,25 +35,16 @@ def until(condition, seconds=20):
 
 
 class Work:
-    """The work of a consumer under test, with the tasks a, b, c, d. The first attempt at a restarts the server. During the second
-    attempt another consumer takes a away. b fails. At c the consumer is asked to stop."""
+    """The work of a consumer under test, which the program attempt does. At c the consumer is asked to stop."""
+
+    expected, left = os.environ.get("XQUEUE_URLS"), os.environ.get("XQUEUE_LEFT")
 
     def __init__(self, table):
-        self.table, self.urls, self.stopped = table, [], False
-        # If the server cannot be restarted, the first attempt at a is the one that loses its task.
-        self.restart = os.environ.get("XQUEUE_RESTART")
-        self.expected = ["a", "a", "b", "c"] if self.restart else ["a", "b", "c"]
-        # The expected result of query_left at the end. A restart uses up an attempt, like the end of the consumer's session.
-        self.left = "b R 2 the work failed, d R 1" if self.restart else "b R 1 the work failed, d R 0"
+        self.table, self.urls, self.stopped = table, "", False
         self.query_left = f"SELECT string_agg(concat_ws(' ', url, status, attempts, reason), ', ' ORDER BY id) FROM {table}"
 
     def __call__(self, url):
-        self.urls.append(url)
-        if self.restart and len(self.urls) == 1:
-            subprocess.run([self.restart], check=True)
-        elif url == "a":
-            subprocess.run([os.environ["XQUEUE_TAKE_AWAY"], self.table, url], check=True)
-        elif url == "b":
+        self.urls += url
+        self.stopped = url == "c"
+        if subprocess.run([os.environ["XQUEUE_ATTEMPT"], self.table, self.urls]).returncode != 0:
             raise ValueError("the work failed")
-        else:
-            self.stopped = True

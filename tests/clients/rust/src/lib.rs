@@ -1,4 +1,4 @@
-//! Helpers shared by the Rust programs: unnumbered TAP lines, a restart of the server, PgBouncer's address.
+//! Helpers shared by the Rust programs: unnumbered TAP lines, a consumer's work, PgBouncer's address.
 
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
@@ -20,48 +20,24 @@ pub fn pooler() -> (String, u16) {
     (env("POOLER_HOST"), env("POOLER_PORT").parse().expect("a port"))
 }
 
-/// The work of a consumer under test, with the tasks a, b, c, d of a table. The first attempt at a restarts the server.
-/// During the second attempt another consumer takes a away. b fails. At c the consumer is asked to stop.
+/// The work of a consumer under test, which the program `attempt` does. At c the consumer is asked to stop.
 pub struct Work {
     table: &'static str,
-    restart: Option<String>,
     pub urls: String,
     pub stopped: bool,
 }
 
 impl Work {
     pub fn new(table: &'static str) -> Self {
-        let restart = std::env::var("XQUEUE_RESTART").ok();
-        Work { table, restart, urls: String::new(), stopped: false }
-    }
-
-    /// If the server cannot be restarted, the first attempt at a is the one that loses its task.
-    pub fn expected(&self) -> &'static str {
-        if self.restart.is_some() { "aabc" } else { "abc" }
-    }
-
-    /// A restart uses up an attempt, like the end of the consumer's session.
-    pub fn left(&self) -> &'static str {
-        match self.restart {
-            Some(_) => "b R 2 the work failed, d R 1",
-            None => "b R 1 the work failed, d R 0",
-        }
+        Work { table, urls: String::new(), stopped: false }
     }
 
     pub async fn attempt(&mut self, url: &str) -> Result {
         self.urls.push_str(url);
-        match (url, &self.restart) {
-            ("a", Some(restart)) if self.urls == "a" => run(&mut Command::new(restart)),
-            ("a", _) => run(Command::new(env("XQUEUE_TAKE_AWAY")).args([self.table, url])),
-            ("b", _) => return Err("the work failed".into()),
-            _ => self.stopped = true,
-        }
-        Ok(())
+        self.stopped = url == "c";
+        let attempt = Command::new(env("XQUEUE_ATTEMPT")).args([self.table, &self.urls]).status()?;
+        if attempt.success() { Ok(()) } else { Err("the work failed".into()) }
     }
-}
-
-fn run(command: &mut Command) {
-    assert!(command.status().expect("it runs").success(), "{command:?}");
 }
 
 /// Runs a test. It fails by returning an error or by a panic.
