@@ -44,22 +44,18 @@ def put_json(db):
     equal((row["url"], row["status"], row["owner"]), ("b", "R", None))
     batch = db.execute("SELECT xqueue.put(%s, %s)", (TABLE, Jsonb([{"url": "c"}, {"url": "d"}]))).fetchall()
     equal(sorted(task["url"] for task in batch), ["c", "d"])
-    taken = take(db, 10)
-    equal(sorted(task["url"] for task in taken), ["a", "b", "c", "d"])
-    db.execute("SELECT xqueue.ack(%s, %s)", (TABLE, [task["id"] for task in taken]))
+    db.execute("SELECT xqueue.ack(%s, %s)", (TABLE, [task["id"] for task in take(db, 10)]))
     is_empty(db)
 
 
 def take_parameters(db):
     """psycopg: take's timeout and count as text, timedelta and int, as row and as jsonb"""
-    ids = put(db, *"abcd")
+    ids = put(db, *"abc")
     rows = db.cursor(row_factory=dict_row)
-    statement = f"SELECT * FROM xqueue.take(NULL::{TABLE}, %s)"
-    equal(rows.execute(statement, ("5s",)).fetchone()["id"], ids[0])
-    equal(rows.execute(statement, (timedelta(seconds=5),)).fetchone()["id"], ids[1])
-    equal(db.execute(f"SELECT id FROM xqueue.take(NULL::{TABLE}, %s, %s)", (timedelta(0), 1)).fetchall(), ids[2:3])
+    equal(rows.execute(f"SELECT * FROM xqueue.take(NULL::{TABLE}, %s)", ("5s",)).fetchone()["id"], ids[0])
+    equal(db.execute(f"SELECT id FROM xqueue.take(NULL::{TABLE}, %s, %s)", (timedelta(seconds=5), 1)).fetchall(), ids[1:2])
     task = db.execute("SELECT xqueue.take(%s, %s, %s)", (TABLE, "0", 5)).fetchone()
-    equal((task["id"], task["status"]), (ids[3], "T"))
+    equal((task["id"], task["status"]), (ids[2], "T"))
     equal(uuid.UUID(task["owner"]), db.execute("SELECT xqueue.identify()").fetchone())
     equal(db.execute("SELECT xqueue.take(%s, %s)", (TABLE, timedelta(milliseconds=1))).fetchall(), [])
     db.execute("SELECT xqueue.ack(%s, %s)", (TABLE, ids))
@@ -68,16 +64,13 @@ def take_parameters(db):
 
 def ack_parameters(db):
     """psycopg: ack of an int, a str, a list, an object and a row"""
-    ids = put(db, *"abcdefgh")
-    equal(len(take(db, 8)), 8)
+    ids = put(db, *"abcdefg")
+    equal(len(take(db, 7)), 7)
     ack = "SELECT xqueue.ack(%s, %s)"
-    equal(db.execute(ack, (TABLE, ids[0])).fetchone()["id"], ids[0])
-    equal(db.execute(ack, (TABLE, str(ids[1]))).fetchone()["id"], ids[1])
-    equal(sorted(task["id"] for task in db.execute(ack, (TABLE, ids[2:4])).fetchall()), ids[2:4])
-    equal(db.execute(ack, (TABLE, "{%d}" % ids[4])).fetchone()["id"], ids[4])
-    equal(db.execute(f"SELECT id FROM xqueue.ack(NULL::{TABLE}, %s)", (ids[5],)).fetchone(), ids[5])
+    for key, acked in [(ids[0], ids[:1]), (str(ids[1]), ids[1:2]), (ids[2:4], ids[2:4]), ("{%d}" % ids[4], ids[4:5]),
+                       (Jsonb({"id": ids[5]}), ids[5:6])]:
+        equal(sorted(task["id"] for task in db.execute(ack, (TABLE, key)).fetchall()), acked)
     equal(db.execute(f"SELECT (xqueue.ack(t)).id FROM {TABLE} t WHERE id = %s", (ids[6],)).fetchone(), ids[6])
-    equal(db.execute(ack, (TABLE, Jsonb({"id": ids[7]}))).fetchone()["id"], ids[7])
     is_empty(db)
 
 

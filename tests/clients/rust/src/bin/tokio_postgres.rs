@@ -1,6 +1,6 @@
 //! tokio-postgres: parameters have the types that the server infers, so keys and intervals need a cast.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::Duration;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
@@ -95,18 +95,6 @@ async fn batches() -> Result {
         .await?;
     db.query("SELECT xqueue.ack(j) FROM tokio_postgres_jobs j WHERE id = $1", &[&ids[3]]).await?;
     db.query("SELECT xqueue.ack('tokio_postgres_jobs', $1)", &[&ids[4].to_string()]).await?; // a text, as the server infers
-    assert_eq!(tasks(&db).await?, 0);
-    Ok(())
-}
-
-async fn loops() -> Result {
-    let db = start().await?;
-    put(&db, "a").await?;
-    let next = "CALL xqueue.next('tokio_postgres_jobs', $1::text::interval, task => $2)";
-    let task: Option<Value> = db.query_one(next, &[&"20s", &None::<Value>]).await?.get(0);
-    assert_eq!(task.as_ref().unwrap()["url"], "a");
-    let task: Option<Value> = db.query_one(next, &[&"0", &task]).await?.get(0);
-    assert_eq!(task, None);
     assert_eq!(tasks(&db).await?, 0);
     Ok(())
 }
@@ -246,7 +234,6 @@ async fn main() -> Result {
     test("tokio-postgres: put and ack belong to the application's transaction", transactions())
         .await;
     test("tokio-postgres: put a list; ack a list, an object, a row, text", batches()).await;
-    test("tokio-postgres: CALL next, which acks the task it is given", loops()).await;
     test("tokio-postgres: put and take in a pipeline", pipeline()).await;
     test("tokio-postgres: an error has code and hint", errors()).await;
     test(
