@@ -1,4 +1,4 @@
-//! The background workers, as a session sees them.
+//! The background workers, from the view of a session.
 
 use postgres::Client;
 

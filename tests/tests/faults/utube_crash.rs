@@ -114,7 +114,7 @@ fn more_sub_queues_than_there_is_room_for_are_all_served() {
     let name = other.name.clone();
     assert_eq!(take(&mut c, &name, "0", 5).len(), 5);
     drop(c);
-    // A take of one sub-queue says so when there is no room.
+    // A take of one sub-queue fails when there is no room.
     let mut q = queue(json!(true));
     q.sql("INSERT INTO {q} (tube) SELECT i FROM generate_series(1, 1000) i");
     q.sql("BEGIN");

@@ -3,7 +3,7 @@
 
 use xqueue_tests::*;
 
-/// Queries that succeed under any lock, as do those of all views.
+/// Queries that succeed under any lock. The queries of all views succeed, too.
 const LOOKS: &[&str] = &[
     "SELECT xqueue.stats()",
     "SELECT xqueue.stats('{q}')",

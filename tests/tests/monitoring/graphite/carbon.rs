@@ -101,7 +101,7 @@ impl Carbon {
         }
     }
 
-    /// Returns the last point (unix seconds, value) of a metric. Without a file there is none.
+    /// Returns the last point (unix seconds, value) of a metric; None without a file.
     pub fn last(&self, metric: &str) -> Option<(u32, f64)> {
         let path = format!("storage/whisper/{}.wsp", metric.replace('.', "/"));
         let points = whisper(&fs::read(self.folder.join(path)).ok()?);
