@@ -14,10 +14,6 @@ SELECT id, status, runat FROM xqueue.switch(NULL::jobs, 1, 'buried');
 SELECT id, status, runat FROM xqueue.switch(NULL::jobs, 1, 'B');
 SELECT xqueue.switch('jobs', 1, 'T');
 :code
-SELECT xqueue.switch('jobs', 1, 'taken');
-:code
-SELECT xqueue.switch('jobs', 1, 'Z', '1 s');
-:code
 SELECT xqueue.switch('jobs', 1, 'Q');
 :code
 SELECT xqueue.switch('jobs', 1, '');
@@ -27,10 +23,6 @@ SELECT xqueue.switch('jobs', 1, NULL);
 SELECT xqueue.switch(NULL::jobs, 1);
 :code
 SELECT xqueue.switch('jobs', 1, 'W');
-:code
-SELECT xqueue.switch('jobs', 1, 'W', '0');
-:code
-SELECT xqueue.switch('jobs', 1, 'B', '1 s');
 :code
 SELECT xqueue.switch('jobs', 99, 'R');
 :code
@@ -62,8 +54,6 @@ SELECT xqueue.restart('jobs', 99);
 :code
 SELECT id FROM xqueue.take(NULL::jobs, count => 2);
 SELECT id, status FROM xqueue.ack(NULL::jobs, 1);
-SELECT xqueue.restart('jobs', 2);
-:code
 SELECT id, status, runat > now() AS later FROM xqueue.restart(NULL::jobs, 1, '1 hour');
 SELECT (xqueue.restart(j)).status FROM jobs j WHERE id = 1;
 SELECT xqueue.switch('jobs', 3, 'B')->'status' AS status;
@@ -153,10 +143,6 @@ INSERT INTO parts VALUES ('a', 1), ('b', 1);
 SELECT region, no, state FROM xqueue.switch(NULL::parts, ROW('a', 1), 'bad');
 SELECT region, no, state FROM xqueue.switch(NULL::parts, '{"region": "a", "no": 1}'::jsonb, 'Z');
 SELECT region, no, state FROM xqueue.switch(NULL::parts, ROW('a', 1), 'waiting', '1 hour');
-SELECT xqueue.switch('parts', ROW('a', 1), 'over');
-:code
-SELECT xqueue.switch('parts', ROW('a', 1), 'busy');
-:code
 SELECT region, no, state FROM xqueue.restart(NULL::parts, ROW('a', 1));
 SELECT region, no, state FROM xqueue.take(NULL::parts, count => 2);
 SELECT region, no, state FROM xqueue.snatch(NULL::parts, ROW('a', 1));

@@ -55,14 +55,6 @@ SELECT xqueue.kick('jobs', -1);
 :code
 SELECT xqueue.kick('jobs', NULL);
 :code
-SELECT xqueue.dig('jobs', 1, delay => '1 s');
-:code
-SELECT xqueue.plow('jobs', 1, '1 s');
-:code
-SELECT xqueue.plow('jobs', ttl => '1 s');
-:code
-SELECT xqueue.bury('jobs', 1, ttl => '1 s');
-:code
 SELECT xqueue.plow('jobs', delay => '-1 s');
 :code
 -- a batch is dug out as a whole, or not
@@ -88,12 +80,6 @@ SELECT xqueue.plow('jobs')->'id' AS id;
 SELECT xqueue.upgrade('jobs', '{"features": {"buried": false}}')->'features'->'buried' AS buried;
 SELECT count(*) AS indexes FROM pg_indexes WHERE indexname = 'xqueue_jobs_buried_idx';
 SELECT xqueue.bury('jobs', 1);
-:code
-SELECT xqueue.dig(NULL::jobs, 1);
-:code
-SELECT xqueue.plow('jobs');
-:code
-SELECT xqueue.kick('jobs', 1);
 :code
 SELECT xqueue.check('jobs') - 'mark' - 'buried_mark' AS "check";
 DROP TABLE jobs;

@@ -49,8 +49,6 @@ SELECT id FROM xqueue.put(NULL::jobs, '{"id": 6}', timeout => '1 day');
 SELECT xqueue.stats('jobs') ? 'capacity' AS shown;
 SELECT xqueue.upgrade('jobs', '{"features": {"capacity": "3"}}');
 :code
-SELECT xqueue.upgrade('jobs', '{"features": {"capacity": 0}}');
-:code
 -- waiting is refused where it would keep a snapshot
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT xqueue.put('jobs', '{}', timeout => '1 ms');

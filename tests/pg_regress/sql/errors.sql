@@ -134,20 +134,6 @@ SELECT xqueue.upgrade('typed', '{"fields": {"status": "word", "owner": "o"}}');
 -- Options
 SELECT xqueue.upgrade('plain', '{"colour": 1}');
 :code
-SELECT xqueue.upgrade('plain', '{"features": {"teleport": true}}');
-:code
-SELECT xqueue.upgrade('plain', '{"features": {"delayed": "perhaps"}}');
-:code
-SELECT xqueue.upgrade('plain', '{"fields": {"state": "x"}}');
-:code
-SELECT xqueue.upgrade('plain', '{"fields": {"status": ""}}');
-:code
-SELECT xqueue.upgrade('plain', '{"fields": {"status": "a", "owner": "a"}}');
-:code
-SELECT xqueue.upgrade('plain', '{"states": {"R": "T"}}');
-:code
-SELECT xqueue.upgrade('plain', '{"states": {"Q": "x"}}');
-:code
 SELECT xqueue.upgrade('plain', '{"existing": "ready"}');
 :code
 SELECT xqueue.upgrade('plain', NULL);

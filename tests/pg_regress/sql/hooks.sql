@@ -79,8 +79,6 @@ SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": "pg_catalog.pg_sl
 :code
 SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": "a.b.c.d"}}');
 :code
-SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": true}}');
-:code
 SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": ""}}');
 :code
 SELECT xqueue.check('jobs') - 'mark' - 'buried_mark' AS "check";

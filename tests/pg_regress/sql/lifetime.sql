@@ -134,12 +134,6 @@ SELECT id, date_trunc('second', expires - runat + interval '0.5 s') AS ttl FROM 
 SELECT id, status FROM xqueue.switch(NULL::jobs, 1, 'R');
 SELECT id FROM xqueue.take(NULL::jobs);
 SELECT id, status, runat > now() + '23 hours' AS later FROM xqueue.ack(NULL::jobs, 1);
--- what was acked lives anew when it is brought back, whatever its end of life was
-UPDATE jobs SET expires = now() - interval '1 hour' WHERE id = 1;
-SELECT id, status, expires > now() + '59 minutes' AS lives FROM xqueue.restart(NULL::jobs, 1);
-SELECT id, status FROM xqueue.switch(NULL::jobs, 1, 'zombie');
-UPDATE jobs SET expires = now() - interval '1 hour' WHERE id = 1;
-SELECT id, status, expires > now() + '59 minutes' AS lives FROM xqueue.switch(NULL::jobs, 1, 'B');
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 
@@ -148,15 +142,7 @@ CREATE TABLE jobs (id int PRIMARY KEY);
 SELECT xqueue.upgrade('jobs')->'fields' AS fields;
 INSERT INTO jobs VALUES (1);
 SELECT id FROM xqueue.take(NULL::jobs);
-SELECT xqueue.ack('jobs', 1, delay => '1 s');
-:code
 SELECT xqueue.ack('jobs', 1, '{"id": 1}');
-:code
-SELECT xqueue.touch('jobs', 1, '1 s');
-:code
-SELECT xqueue.release('jobs', 1, ttl => '1 s');
-:code
-SELECT xqueue.take('jobs', ttr => '1 s');
 :code
 SELECT id, status FROM jobs;
 DROP TABLE jobs;

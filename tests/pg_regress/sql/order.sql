@@ -10,17 +10,7 @@ SELECT xqueue.upgrade('jobs', '{"fields": {"order": "ctid"}}');
 :code
 SELECT xqueue.upgrade('jobs', '{"fields": {"order": "place"}}');
 :code
-SELECT xqueue.upgrade('jobs', '{"fields": {"order": ["at", "at"]}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"fields": {"order": ""}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"fields": {"order": 5}}');
-:code
 SELECT xqueue.upgrade('jobs', '{"fields": {"order": {"at": "desc"}}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"fields": {"order": ["at", 5]}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"fields": {"order": null}}');
 :code
 SELECT xqueue.upgrade('jobs', '{"fields": {"priority": "rank", "order": ["at", "rank"]}, "features": {"priority": true}}');
 :code

@@ -30,10 +30,6 @@ SELECT xqueue.upgrade('jobs', '{"features": {"buried": false, "keep": false}, "c
 :code
 SELECT xqueue.upgrade('jobs', '{"convert": {"T": "R"}}');
 :code
-SELECT xqueue.upgrade('jobs', '{"convert": {"R": "B"}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"convert": {"B": "T"}}');
-:code
 SELECT xqueue.upgrade('jobs', '{"convert": {"B": null}}');
 :code
 SELECT xqueue.upgrade('jobs', '{"convert": "R"}');

@@ -21,10 +21,6 @@ SELECT xqueue.put('jobs', '{"id": 7, "priority": null}');
 :code
 SELECT xqueue.put('jobs', '{"id": 7}', tube => 'a');
 :code
-SELECT xqueue.take('jobs', tube => 'a');
-:code
-CALL xqueue.next('jobs', '0', 'a');
-:code
 SELECT xqueue.upgrade('jobs', '{"tube_stats": ["a"], "features": {"tube": false}}');
 :code
 SELECT xqueue.check('jobs');
@@ -61,11 +57,7 @@ DELETE FROM jobs WHERE id = 9;
 SELECT xqueue.upgrade('jobs', '{"tube_stats": ["b"]}')->'tube_stats' AS tube_stats;
 SELECT until('(xqueue.stats(''jobs'')->>''exact'')::boolean');
 SELECT xqueue.stats('jobs')->'tubes'->'b'->'tasks' AS b;
-SELECT xqueue.upgrade('jobs', '{"tube_stats": ["b", "b"]}');
-:code
 SELECT xqueue.upgrade('jobs', '{"tube_stats": "b"}');
-:code
-SELECT xqueue.upgrade('jobs', '{"tube_stats": [1]}');
 :code
 SELECT xqueue.upgrade('jobs', jsonb_build_object('tube_stats', (SELECT jsonb_agg(n::text) FROM generate_series(1, 17) n)));
 :code

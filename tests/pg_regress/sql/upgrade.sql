@@ -165,11 +165,3 @@ SELECT xqueue.create('plain', if_not_exists => true);
 SELECT xqueue.drop('plain');
 :code
 DROP TABLE plain;
-
--- In a transaction that is rolled back it never was
-BEGIN;
-CREATE TABLE undone (id int PRIMARY KEY);
-SELECT xqueue.upgrade('undone')->'queue' AS queue;
-SELECT xqueue.put('undone', '{"id": 1}');
-ROLLBACK;
-SELECT count(*) FROM xqueue.queue JOIN pg_class c ON c.oid = relation;

@@ -57,8 +57,6 @@ UPDATE jobs SET status = 'R', owner = NULL;
 UPDATE jobs SET status = 'W', runat = now() + interval '1 day' WHERE id IN (SELECT min(id) FROM jobs GROUP BY tube);
 SELECT id, tube FROM xqueue.take(NULL::jobs, count => 9);
 ROLLBACK;
-SELECT xqueue.upgrade('jobs', '{"features": {"utube": {"strict": "very"}}}');
-:code
 SELECT xqueue.upgrade('jobs', '{"features": {"utube": true}}')->'features'->'utube' AS utube;
 SELECT indexdef FROM pg_indexes WHERE tablename = 'jobs' AND indexname ~ 'subqueue' ORDER BY 1;
 
