@@ -76,25 +76,6 @@ fn a_poison_row_stops_no_other() {
     wait_until("the error is gone", || q.error().is_empty());
 }
 
-/// The worker cancels the trigger, which can turn that into another error.
-#[test]
-fn an_endless_trigger_delays_no_other_queue() {
-    for body in [
-        "PERFORM pg_sleep(100)",
-        "BEGIN PERFORM pg_sleep(100); EXCEPTION WHEN query_canceled THEN RAISE 'would not stop'; END",
-    ] {
-        let (mut q, mut healthy) = (Queue::new("endless"), Queue::new("healthy"));
-        q.before_each("UPDATE", &format!("{body}; RETURN NEW"));
-        q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() FROM generate_series(1, 3)");
-        healthy.is_served(5);
-        wait_until("the error is shown", || !q.error().is_empty());
-        healthy.is_served(1);
-        q.assert_tasks(&[("waiting", 3)]);
-        q.mend();
-        q.wait_for("ready", 3);
-    }
-}
-
 #[test]
 fn a_locked_row_is_passed_over_and_promoted_later() {
     let mut q = Queue::new("delay");
