@@ -98,6 +98,13 @@ impl Queue {
         open(&self.server)
     }
 
+    /// Returns the queue as another session has it; that session does not check and drop the table at its end.
+    pub fn session(&self) -> Queue {
+        let mut other = Queue::adopt_at(self.server.clone(), &self.name);
+        other.abandon();
+        other
+    }
+
     /// Returns the configuration of a connection to its server.
     pub fn config(&self) -> Config {
         self.server.clone()

@@ -1,6 +1,9 @@
-//! Counts the index reads of a statement.
+//! Counts the index reads of a statement, and the pages that have been read of a queue.
 
 use postgres::Client;
+
+use crate::client::scalar;
+use crate::queue::Queue;
 
 /// Index scans, and the entries that they have read.
 pub struct Reads {
@@ -30,5 +33,15 @@ impl Reads {
                    FROM pg_index WHERE indrelid = $1::text::regclass";
         let row = c.query_one(sql, &[&table]).unwrap();
         Reads { searches: row.get(0), entries: row.get(1) }
+    }
+}
+
+impl Queue {
+    /// Returns the number of pages of the table and its indexes that have been read so far.
+    pub fn pages_read(&mut self) -> i64 {
+        let sql = "SELECT (heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)::bigint
+                   FROM pg_statio_user_tables WHERE relname = $1";
+        self.sql("SELECT pg_stat_force_next_flush()");
+        scalar(&mut self.admin, sql, &[&self.name])
     }
 }
