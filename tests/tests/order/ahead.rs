@@ -17,6 +17,13 @@ fn next(q: &mut Queue) -> Option<i64> {
     q.takes(1).pop()
 }
 
+/// Takes the next task of a tube and returns its key.
+#[track_caller]
+fn next_of(q: &mut Queue, tube: &str) -> Option<i64> {
+    let sql = format!("SELECT xqueue.take('{{q}}', tube => '{tube}')->'id'");
+    q.ask(&sql).pop().and_then(|id| id.as_i64())
+}
+
 /// Asserts that the next tasks are exactly these.
 #[track_caller]
 fn finds(q: &mut Queue, expected: &[i64]) {
@@ -28,31 +35,29 @@ fn finds(q: &mut Queue, expected: &[i64]) {
 #[test]
 fn a_task_that_is_locked_is_passed_over_until_it_is_free() {
     let mut q = read_ahead(6, &json!({}));
-    let mut other = q.client();
-    let name = q.name.clone();
-    other.batch_execute(&format!("BEGIN; SELECT FROM {name} WHERE id = 20 FOR UPDATE")).unwrap();
+    let mut other = q.session();
+    other.sql("BEGIN; SELECT FROM {q} WHERE id = 20 FOR UPDATE");
     assert_eq!((next(&mut q), next(&mut q)), (Some(30), Some(40)));
-    other.batch_execute("COMMIT").unwrap();
+    other.sql("COMMIT");
     finds(&mut q, &[20, 50, 60]);
 }
 
 #[test]
 fn many_locks_in_turn() {
     let mut q = read_ahead(12, &json!({}));
-    let name = q.name.clone();
-    let mut others: Vec<Client> = (0..7).map(|_| q.client()).collect();
-    for (other, id) in others.iter_mut().zip([20, 30, 40, 50, 60, 70, 80]) {
-        let lock = format!("BEGIN; SELECT FROM {name} WHERE id = {id} FOR NO KEY UPDATE");
-        other.batch_execute(&lock).unwrap();
-    }
+    let mut others = [20, 30, 40, 50, 60, 70, 80].map(|id| {
+        let mut other = q.session();
+        other.sql(&format!("BEGIN; SELECT FROM {{q}} WHERE id = {id} FOR NO KEY UPDATE"));
+        other
+    });
     assert_eq!((next(&mut q), next(&mut q)), (Some(90), Some(100)));
-    others[3].batch_execute("ROLLBACK").unwrap();
+    others[3].sql("ROLLBACK");
     assert_eq!((next(&mut q), next(&mut q)), (Some(50), Some(110)));
     drop(others);
     repeat_until("the first task is free", || match next(&mut q) {
         Some(20) => true,
         found => {
-            found.iter().for_each(|id| drop(release(&mut q.admin, &name, *id)));
+            found.iter().for_each(|id| drop(release(&mut q.admin, &q.name, *id)));
             false
         }
     });
@@ -86,8 +91,8 @@ fn a_task_of_a_prepared_transaction() {
 fn a_task_that_was_moved_for_a_moment() {
     let mut q = read_ahead(5, &json!({}));
     q.sql("BEGIN; UPDATE {q} SET id = 95 WHERE id = 20");
-    let (name, mut other) = (q.name.clone(), q.client());
-    assert_eq!(ids(&take(&mut other, &name, "0", 1)), [30]);
+    let mut other = q.session();
+    assert_eq!(other.takes(1), [30]);
     q.sql("ROLLBACK");
     finds(&mut q, &[20, 40, 50]);
 }
@@ -96,38 +101,12 @@ fn a_task_that_was_moved_for_a_moment() {
 #[test]
 fn a_task_that_is_referred_to_is_taken() {
     let mut q = read_ahead(3, &json!({}));
-    let name = q.name.clone();
     q.sql("CREATE TABLE {q}_parts (task bigint REFERENCES {q})");
     assert_eq!(next(&mut q), Some(20));
-    let mut others = [q.client(), q.client()];
-    for other in &mut others {
-        other.batch_execute(&format!("BEGIN; INSERT INTO {name}_parts VALUES (30)")).unwrap();
-    }
+    let mut others = [q.session(), q.session()];
+    others.iter_mut().for_each(|other| other.sql("BEGIN; INSERT INTO {q}_parts VALUES (30)"));
     assert_eq!(next(&mut q), Some(30));
-    others.iter_mut().for_each(|other| other.batch_execute("COMMIT").unwrap());
-    q.verify();
-}
-
-#[test]
-fn a_task_whose_take_is_rolled_back_comes_first_again() {
-    let mut q = read_ahead(5, &json!({}));
-    let (name, mut other) = (q.name.clone(), q.client());
-    other.batch_execute("BEGIN; SAVEPOINT before").unwrap();
-    assert_eq!(ids(&take(&mut other, &name, "0", 1)), [20]);
-    assert_eq!(next(&mut q), Some(30));
-    other.batch_execute("ROLLBACK TO before").unwrap();
-    assert_eq!(ids(&take(&mut other, &name, "0", 2)), [20, 40]);
-    other.batch_execute("ROLLBACK").unwrap();
-    finds(&mut q, &[20, 40, 50]);
-}
-
-#[test]
-fn a_task_that_comes_before_the_others_is_taken_before_them() {
-    let mut q = read_ahead(4, &json!({}));
-    q.sql("SELECT xqueue.put('{q}', '{\"id\": 25}')");
-    q.sql("INSERT INTO {q} (id) VALUES (15), (35), (100)");
-    q.sql("SELECT xqueue.release('{q}', 10)");
-    finds(&mut q, &[10, 15, 20, 25, 30, 35, 40, 100]);
+    others.iter_mut().for_each(|other| other.sql("COMMIT"));
 }
 
 #[test]
@@ -174,38 +153,6 @@ fn a_table_that_is_written_anew() {
     finds(&mut q, &[3, 7]);
 }
 
-#[test]
-fn priorities_and_tubes() {
-    let mut q =
-        Queue::with("ahead", COLUMNS, &json!({"features": {"priority": true, "tube": true}}));
-    q.sql(
-        "INSERT INTO {q} (id, priority, tube) \
-         SELECT n, n % 3, CASE n % 2 WHEN 0 THEN 'even' ELSE 'odd' END FROM generate_series(1, 600) n",
-    );
-    let name = q.name.clone();
-    let of_tube = |c: &mut Client, tube: &str| -> Option<i64> {
-        let sql = format!("SELECT xqueue.take('{name}', tube => '{tube}')->'id'");
-        values(c, &sql, &[]).pop().and_then(|id| id.as_i64())
-    };
-    // Takes of each kind get their tasks in order, no matter how they take turns.
-    let mut rest: Vec<i64> = (1..=600).collect();
-    rest.sort_by_key(|n| (n % 3, *n));
-    for round in 0..150 {
-        let (found, parity) = match round % 3 {
-            0 => (next(&mut q), None),
-            1 => (of_tube(&mut q.admin, "even"), Some(0)),
-            _ => (of_tube(&mut q.admin, "odd"), Some(1)),
-        };
-        let first = rest.iter().position(|n| parity.is_none_or(|parity| n % 2 == parity)).unwrap();
-        assert_eq!(found, Some(rest.remove(first)), "round {round}");
-    }
-    let urgent = "SELECT xqueue.put('{q}', '{\"id\": 1000}', priority => -1, tube => 'even')";
-    q.sql(urgent);
-    assert_eq!(of_tube(&mut q.admin, "odd"), rest.iter().copied().find(|n| n % 2 == 1));
-    assert_eq!(next(&mut q), Some(1000));
-    q.verify();
-}
-
 /// Makes a queue whose tasks go to these tubes in turn.
 fn in_tubes(tasks: i64, tubes: &[&str]) -> Queue {
     let mut q = Queue::with("ahead", COLUMNS, &json!({"features": {"tube": true}}));
@@ -215,11 +162,6 @@ fn in_tubes(tasks: i64, tubes: &[&str]) -> Queue {
         tubes.len()
     ));
     q
-}
-
-fn next_of(c: &mut Client, name: &str, tube: &str) -> Option<i64> {
-    let sql = format!("SELECT xqueue.take('{name}', tube => '{tube}')->'id'");
-    values(c, &sql, &[]).pop().and_then(|id| id.as_i64())
 }
 
 /// Each tube has its candidates, and takes of candidates scan no index.
@@ -240,37 +182,34 @@ fn takes_of_several_tubes_in_turn_are_all_read_ahead() {
     // Candidates are read again once a second.
     assert!(more < 20, "{more} searches for 45 takes");
     assert_eq!(q.counted()["taken"], json!(51));
-    q.verify();
 }
 
 /// A take of a tube holds a task that a take of any tube skips; then the first take is rolled back.
 #[test]
 fn a_task_that_several_rings_have_comes_back_in_all() {
     let mut q = in_tubes(40, &["a", "b"]);
-    let name = q.name.clone();
-    assert_eq!((next(&mut q), next_of(&mut q.admin, &name, "a")), (Some(1), Some(2)));
-    let mut other = q.client();
-    other.batch_execute("BEGIN").unwrap();
-    assert_eq!(next_of(&mut other, &name, "a"), Some(4));
+    assert_eq!((next(&mut q), next_of(&mut q, "a")), (Some(1), Some(2)));
+    let mut other = q.session();
+    other.sql("BEGIN");
+    assert_eq!(next_of(&mut other, "a"), Some(4));
     assert_eq!((next(&mut q), next(&mut q), next(&mut q)), (Some(3), Some(5), Some(6)));
-    other.batch_execute("ROLLBACK").unwrap();
+    other.sql("ROLLBACK");
     assert_eq!(next(&mut q), Some(4));
     // A take of any tube holds the task that the take of a tube skips.
-    other.batch_execute("BEGIN").unwrap();
-    assert_eq!(ids(&take(&mut other, &name, "0", 2)), [7, 8]);
-    assert_eq!(next_of(&mut q.admin, &name, "a"), Some(10));
-    other.batch_execute("ROLLBACK").unwrap();
-    assert_eq!((next_of(&mut q.admin, &name, "a"), next(&mut q)), (Some(8), Some(7)));
+    other.sql("BEGIN");
+    assert_eq!(other.takes(2), [7, 8]);
+    assert_eq!(next_of(&mut q, "a"), Some(10));
+    other.sql("ROLLBACK");
+    assert_eq!((next_of(&mut q, "a"), next(&mut q)), (Some(8), Some(7)));
     // A lock is noted in the candidate ring of the take that met it.
-    other.batch_execute(&format!("BEGIN; SELECT FROM {name} WHERE id = 12 FOR UPDATE")).unwrap();
-    assert_eq!(next_of(&mut q.admin, &name, "a"), Some(14));
+    other.sql("BEGIN; SELECT FROM {q} WHERE id = 12 FOR UPDATE");
+    assert_eq!(next_of(&mut q, "a"), Some(14));
     assert_eq!((next(&mut q), next(&mut q), next(&mut q)), (Some(9), Some(11), Some(13)));
-    other.batch_execute("COMMIT").unwrap();
-    assert_eq!((next(&mut q), next_of(&mut q.admin, &name, "a")), (Some(12), Some(16)));
+    other.sql("COMMIT");
+    assert_eq!((next(&mut q), next_of(&mut q, "a")), (Some(12), Some(16)));
     // Tasks that come before the candidates.
     q.sql("SELECT xqueue.put('{q}', '{\"id\": 0}', tube => 'a'); SELECT xqueue.release('{q}', 12)");
-    assert_eq!((next_of(&mut q.admin, &name, "a"), next(&mut q)), (Some(0), Some(12)));
-    q.verify();
+    assert_eq!((next_of(&mut q, "a"), next(&mut q)), (Some(0), Some(12)));
 }
 
 /// More tubes than candidate rings.
@@ -283,37 +222,30 @@ fn many_tubes_in_turn() {
         let tube = round * 3 % 8;
         let is_of = |id: &i64| tube == 7 || id % 7 == tube as i64;
         let found = match TUBES.get(tube) {
-            Some(tube) => next_of(&mut q.admin, &q.name, tube),
+            Some(tube) => next_of(&mut q, tube),
             None => next(&mut q),
         };
         let first = rest.iter().position(is_of).map(|place| rest.remove(place));
         assert_eq!(found, first, "round {round}");
     }
-    q.verify();
 }
 
 /// A backend that is terminated rolls back its takes.
 #[test]
 fn sessions_that_end_amid_many() {
     let mut q = read_ahead(400, &json!({}));
-    let mut clients: Vec<Client> = (0..20).map(|_| q.client()).collect();
-    for client in &mut clients {
-        client.batch_execute("BEGIN").unwrap();
-        assert_eq!(take(client, &q.name, "0", 1).len(), 1);
+    let mut others: Vec<Queue> = (0..20).map(|_| q.session()).collect();
+    for other in &mut others {
+        other.sql("BEGIN");
+        assert_eq!(other.takes(1).len(), 1);
     }
-    let pids: Vec<i32> = clients.iter_mut().step_by(2).map(pid).collect();
-    q.admin
-        .execute("SELECT pg_terminate_backend(pid) FROM unnest($1::int[]) pid", &[&pids])
-        .unwrap();
+    let pids: Vec<i32> = others.iter_mut().step_by(2).map(|other| pid(&mut other.admin)).collect();
+    q.sql(&format!("SELECT pg_terminate_backend(pid) FROM unnest(ARRAY{pids:?}) pid"));
     wait_until("they have ended", || {
         let there = "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY ($1)";
         scalar::<i64>(&mut q.admin, there, &[&pids]) == 0
     });
-    clients
-        .iter_mut()
-        .skip(1)
-        .step_by(2)
-        .for_each(|client| client.batch_execute("COMMIT").unwrap());
+    others.iter_mut().skip(1).step_by(2).for_each(|other| other.sql("COMMIT"));
     let expected = (2..=400).map(|n| n * 10).filter(|id| *id > 210 || (id / 10) % 2 == 0);
     let found: Vec<i64> = std::iter::from_fn(|| next(&mut q)).collect();
     assert_eq!(found, expected.collect::<Vec<_>>());

@@ -1,4 +1,5 @@
 //! The option `order`: tasks are taken in the order of columns of the user's own, and only then of their keys.
+//! by_column_random moves tasks, and lets them come back.
 
 use xqueue_tests::*;
 
@@ -59,41 +60,8 @@ fn insert(q: &mut Queue, tasks: i64) {
 
 /// Runs an SQL function on the task with a number.
 #[track_caller]
-fn call(q: &mut Queue, function: &str, n: i64, more: &str) {
-    q.sql(&format!(
-        "SELECT xqueue.{function}('{{q}}', to_jsonb(t){more}) FROM {{q}} t WHERE n = {n}"
-    ));
-}
-
-#[test]
-fn tasks_are_taken_and_come_back_in_order() {
-    each(&json!({"delayed": true}), |q| {
-        insert(q, 8);
-        assert_eq!(takes(q, 1), [1]);
-        assert_eq!(takes(q, 3), [2, 3, 4]);
-        call(q, "release", 3, "");
-        call(q, "release", 1, "");
-        assert_eq!(takes(q, 3), [1, 3, 5]);
-        call(q, "release", 5, ", delay => '1 ms'");
-        q.wait_for("waiting", 0);
-        assert_eq!(takes(q, 10), [5, 6, 7, 8]);
-    });
-}
-
-/// The server raises marks meanwhile.
-#[test]
-fn many_tasks_are_taken_in_order() {
-    each(&json!({}), |q| {
-        insert(q, 300);
-        for n in 1..=260 {
-            assert_eq!(takes(q, 1), [n]);
-            if n % 100 == 40 {
-                call(q, "release", n - 20, "");
-                assert_eq!(takes(q, 1), [n - 20]);
-            }
-        }
-        assert_eq!(takes(q, 100), (261..=300).collect::<Vec<_>>());
-    });
+fn call(q: &mut Queue, function: &str, n: i64) {
+    q.sql(&format!("SELECT xqueue.{function}('{{q}}', to_jsonb(t)) FROM {{q}} t WHERE n = {n}"));
 }
 
 #[test]
@@ -112,98 +80,31 @@ fn priorities_and_tubes_come_first() {
     });
 }
 
-#[test]
-fn subqueues_are_in_order() {
-    for features in [json!({"utube": true}), json!({"utube": true, "priority": true})] {
-        each(&features, |q| {
-            q.sql("INSERT INTO {q} (tube) SELECT chr(97 + g % 2) FROM generate_series(1, 6) g");
-            let mut taken = takes(q, 5);
-            taken.sort_unstable();
-            assert_eq!(taken, [1, 2]);
-            call(q, "release", 2, "");
-            call(q, "ack", 1, "");
-            let mut taken = takes(q, 5);
-            taken.sort_unstable();
-            assert_eq!(taken, [2, 3]);
-        });
-    }
-}
-
-#[test]
-fn buried_tasks_are_dug_out_and_listed_in_order() {
-    each(&json!({"buried": true}), |q| {
-        insert(q, 6);
-        takes(q, 5);
-        for n in [4, 2, 5, 1, 3] {
-            call(q, "bury", n, "");
-        }
-        let listed = q.ask("SELECT t FROM xqueue.tasks_by_state('{q}', 'buried') t");
-        assert_eq!(numbers(&listed), [1, 2, 3, 4, 5]);
-        assert_eq!(numbers(&q.ask("SELECT t FROM xqueue.plow('{q}', 2) t")), [1, 2]);
-        q.sql("SELECT xqueue.kick('{q}', 2)");
-        assert_eq!(takes(q, 10), [1, 2, 3, 4, 6]);
-    });
-}
-
-/// An UPDATE of the order is a change of position in any state.
-#[test]
-fn a_task_moves() {
-    each(&json!({"buried": true, "delayed": true}), |q| {
-        insert(q, 300);
-        for n in 1..=200 {
-            assert_eq!(takes(q, 1), [n]);
-        }
-        call(q, "bury", 10, "");
-        call(q, "bury", 20, "");
-        call(q, "release", 30, ", delay => '1 hour'");
-        // Ready, taken, buried and waiting tasks move to the front.
-        q.sql("UPDATE {q} SET n = n - 1000, at = '2000-01-01' WHERE n IN (20, 30, 40, 250)");
-        assert_eq!(takes(q, 2), [-750, 201]);
-        call(q, "release", -960, "");
-        q.sql("SELECT xqueue.kick('{q}', 1)");
-        assert_eq!(takes(q, 3), [-980, -960, 202]);
-        call(q, "switch", -970, ", 'R'");
-        assert_eq!(takes(q, 2), [-970, 203]);
-        // By the update of a release.
-        call(q, "release", 203, ", update => '{\"n\": -2000, \"at\": \"1999-01-01\"}'");
-        assert_eq!(takes(q, 2), [-2000, 204]);
-        q.sql("BEGIN; UPDATE {q} SET n = -3000, at = '1998-01-01' WHERE n = 299; ROLLBACK");
-        assert_eq!(takes(q, 1), [205]);
-        q.sql("SELECT xqueue.put('{q}', '{\"n\": -4000, \"at\": \"1997-01-01\"}')");
-        assert_eq!(takes(q, 2), [-4000, 206]);
-    });
-}
-
 /// Each consumer gets its tasks in order.
 #[test]
 fn several_producers_and_consumers() {
     for kind in KINDS {
         let q = queue(kind, &json!({}));
-        let name = &q.name;
-        let put = format!("SELECT xqueue.put('{name}', '{{}}')");
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                let mut c = q.client();
-                let put = &put;
-                scope.spawn(move || (0..250).for_each(|_| c.batch_execute(put).expect("a put")));
-            }
+        let producers = [(); 4].map(|()| {
+            let mut producer = q.session();
+            let put = "SELECT xqueue.put('{q}', '{}')";
+            std::thread::spawn(move || (0..250).for_each(|_| producer.sql(put)))
         });
-        let taken = std::sync::Mutex::new(Vec::new());
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                let (mut c, taken) = (q.client(), &taken);
-                scope.spawn(move || {
-                    let mut own = Vec::new();
-                    while let [task] = &take(&mut c, name, "0", 1)[..] {
-                        own.extend(numbers(std::slice::from_ref(task)));
-                        let ack = "SELECT xqueue.ack($1::text, $2::jsonb)";
-                        assert_eq!(values(&mut c, ack, &[name, task]).len(), 1);
-                    }
-                    taken.lock().expect("a list").push(own);
-                });
-            }
+        for producer in producers {
+            producer.join().expect("a producer");
+        }
+        let consumers = [(); 4].map(|()| {
+            let mut consumer = q.session();
+            std::thread::spawn(move || {
+                let mut own = Vec::new();
+                while let [n] = takes(&mut consumer, 1)[..] {
+                    call(&mut consumer, "ack", n);
+                    own.push(n);
+                }
+                own
+            })
         });
-        let taken = taken.into_inner().expect("a list");
+        let taken = consumers.map(|consumer| consumer.join().expect("a consumer"));
         // The instant and the number of concurrent puts can differ in order.
         if !kind.1.contains("at") {
             assert!(taken.iter().all(|own| own.is_sorted()), "{taken:?}");
@@ -215,17 +116,23 @@ fn several_producers_and_consumers() {
 /// Each sub-queue is in order while its mark rises and tasks come back.
 #[test]
 fn subqueues_stay_in_order() {
-    each(&json!({"utube": true}), |q| {
+    for features in [json!({"utube": true}), json!({"utube": true, "priority": true})] {
+        subqueues_of(&features);
+    }
+}
+
+fn subqueues_of(features: &Value) {
+    each(features, |q| {
         q.sql("INSERT INTO {q} (tube) SELECT chr(97 + g % 2) FROM generate_series(1, 200) g");
         for round in 0..100 {
             let mut taken = takes(q, 5);
             taken.sort_unstable();
             assert_eq!(taken, [2 * round + 1, 2 * round + 2]);
             if round % 10 == 7 {
-                call(q, "release", taken[0], "");
+                call(q, "release", taken[0]);
                 assert_eq!(takes(q, 1), [taken[0]]);
             }
-            taken.into_iter().for_each(|n| call(q, "ack", n, ""));
+            taken.into_iter().for_each(|n| call(q, "ack", n));
         }
     });
 }
@@ -295,8 +202,8 @@ fn equal_values() {
         (0..2).for_each(|_| insert(&mut q, 400));
         let all = numbers(&q.ask("SELECT to_jsonb(t) FROM {q} t ORDER BY at, id"));
         let mut taken = Vec::new();
-        while let [task] = &take(&mut q.admin, &q.name, "0", 1)[..] {
-            taken.extend(numbers(std::slice::from_ref(task)));
+        while let [n] = takes(&mut q, 1)[..] {
+            taken.push(n);
         }
         assert_eq!(taken, all, "{key}");
     }

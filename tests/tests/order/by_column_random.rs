@@ -181,8 +181,20 @@ impl Run<'_> {
             }
             8 => {
                 let (expected, name) = (self.first("B", 3), self.q.name.clone());
-                let dug = ask(self.session(), &name, "SELECT t FROM xqueue.plow('{q}', 3) t");
-                assert_eq!(ids(&dug), expected);
+                for verb in ["tasks_by_state('{q}', 'buried', 3)", "plow('{q}', 3)"] {
+                    let tasks = ask(self.session(), &name, &format!("SELECT xqueue.{verb}"));
+                    assert_eq!(ids(&tasks), expected, "{verb}");
+                }
+            }
+            // A release also moves the task if the column is not part of the key.
+            9 => {
+                let (name, value) = self.values().remove(0);
+                let update = format!(", update => jsonb_build_object('at', {value})");
+                let update = if name == "at" { update } else { String::new() };
+                self.run(&format!(
+                    "SELECT xqueue.release('{{q}}', to_jsonb(t){update}) FROM {{q}} t \
+                     WHERE owner = xqueue.identify() AND random() < 0.3"
+                ));
             }
             _ => self.take(),
         }

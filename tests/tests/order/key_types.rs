@@ -134,18 +134,6 @@ fn raise(kind: &Kind, q: &mut Queue) {
     });
 }
 
-#[test]
-fn extremes_are_taken_in_order() {
-    each(|kind, q| {
-        kind.put(q, 1, 10);
-        kind.put_extremes(q);
-        for n in ready(q) {
-            assert_eq!(take_one(q), [n], "{}", kind.key);
-        }
-        q.verify();
-    });
-}
-
 /// Extremes that are put before the mark and behind it are found, and so is each one that comes back.
 #[test]
 fn marks_hide_no_extreme() {
@@ -154,61 +142,30 @@ fn marks_hide_no_extreme() {
         kind.put_extremes(q);
         for n in ready(q) {
             assert_eq!(take_one(q), [n], "{}", kind.key);
-            let back =
-                format!("SELECT xqueue.release('{{q}}', to_jsonb(t)) FROM {{q}} t WHERE n = {n}");
-            q.sql(&back);
+            q.sql(&format!(
+                "SELECT xqueue.release('{{q}}', to_jsonb(t)) FROM {{q}} t WHERE n = {n}"
+            ));
             assert_eq!(take_one(q), [n], "{}", kind.key);
         }
-        q.verify();
     });
-}
-
-#[test]
-fn tasks_come_back_and_become_ready_at_their_place() {
-    for kind in &KINDS {
-        let columns = format!("id {} PRIMARY KEY, n bigserial", kind.key);
-        let mut q = Queue::with("key_types", &columns, &json!({"features": {"delayed": true}}));
-        raise(kind, &mut q);
-        let first = take_one(&mut q)[0];
-        let second = take_one(&mut q)[0];
-        let third = take_one(&mut q)[0];
-        let back = |n, more| {
-            format!("SELECT xqueue.release('{{q}}', to_jsonb(t){more}) FROM {{q}} t WHERE n = {n}")
-        };
-        q.sql(&back(third, ""));
-        q.sql(&back(first, ", delay => '1 ms'"));
-        q.wait_for("waiting", 0);
-        assert_eq!([take_one(&mut q), take_one(&mut q)], [[first], [third]], "{}", kind.key);
-        q.sql(&back(second, ""));
-        assert_eq!(take_one(&mut q), [second], "{}", kind.key);
-        q.verify();
-    }
-}
-
-/// Returns the number of pages of the table and its indexes that have been read so far.
-fn pages(q: &mut Queue) -> i64 {
-    let sql = "SELECT (heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)::bigint
-               FROM pg_statio_user_tables WHERE relname = $1";
-    q.sql("SELECT pg_stat_force_next_flush()");
-    scalar(&mut q.admin, sql, &[&q.name])
 }
 
 /// Returns the number of pages read by 100 lifecycles of the tasks from this number on.
 fn pages_of_lifecycles(kind: &Kind, q: &mut Queue, from: i64) -> i64 {
-    let before = pages(q);
+    let before = q.pages_read();
     for n in from..from + 100 {
         kind.put(q, n, n);
         q.sql("SELECT xqueue.ack('{q}', t) FROM xqueue.take('{q}') t");
     }
-    pages(q) - before
+    q.pages_read() - before
 }
 
 #[test]
 fn under_an_old_snapshot_takes_read_no_more_pages() {
     each(|kind, q| {
         kind.put(q, 1, 10);
-        let mut old = q.client();
-        old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").unwrap();
+        let mut old = q.session();
+        old.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
         for from in [1000, 1100] {
             pages_of_lifecycles(kind, q, from);
         }
@@ -218,31 +175,7 @@ fn under_an_old_snapshot_takes_read_no_more_pages() {
         }
         let many = pages_of_lifecycles(kind, q, 2300);
         assert!(many < 2 * few, "{}: {few} pages, then {many}", kind.key);
-        q.verify();
-        drop(old);
     });
-}
-
-/// The oldest task comes first, also after a restart, which forgets the marks.
-#[test]
-fn the_order_outlasts_a_restart() {
-    let server = Server::alone();
-    let columns = "id uuid PRIMARY KEY DEFAULT gen_random_uuid(), n bigserial,
-                   at timestamptz NOT NULL DEFAULT clock_timestamp()";
-    let mut q = Queue::with("key_types", columns, &json!({"fields": {"order": ["at", "n"]}}));
-    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 400)");
-    for n in 1..=200 {
-        assert_eq!(take_one(&mut q), [n]);
-    }
-    q.sql("SELECT xqueue.ack('{q}', to_jsonb(t)) FROM {q} t WHERE n <= 200 AND n <> 100");
-    server.restart("fast");
-    q.reconnect();
-    // The task that was taken is ready again, at its place.
-    q.wait_for("taken", 0);
-    assert_eq!(take_one(&mut q), [100]);
-    for n in 201..=400 {
-        assert_eq!(take_one(&mut q), [n]);
-    }
 }
 
 /// `check` and `upgrade` say which takes are slow during long transactions.
