@@ -7,20 +7,6 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use xqueue_tests::*;
 
-/// The ways in which task 5, which the session has taken, becomes ready again.
-pub const COMES_BACK: [&str; 10] = [
-    "SELECT xqueue.release('{q}', 5)",
-    "SELECT xqueue.release('{q}', 5, delay => '1 ms')",
-    "SELECT xqueue.bury('{q}', 5); SELECT xqueue.dig('{q}', 5)",
-    "SELECT xqueue.bury('{q}', 5); SELECT xqueue.kick('{q}', 1)",
-    "SELECT xqueue.bury('{q}', 5); SELECT xqueue.switch('{q}', 5, 'R')",
-    "SELECT xqueue.ack('{q}', 5); SELECT xqueue.restart('{q}', 5)",
-    "SELECT xqueue.snatch('{q}', 5)",
-    "UPDATE {q} SET status = 'R', owner = NULL WHERE id = 5",
-    "UPDATE {q} SET runat = now() WHERE id = 5",
-    "DISCARD ALL",
-];
-
 /// Makes a queue whose tasks from 1001 on have been taken and acked one by one, except the last hundred. Its marks are
 /// far behind the keys that the tests make ready.
 fn raised(features: &Value) -> Queue {
@@ -53,8 +39,7 @@ fn last(q: &mut Queue) -> i64 {
 /// Asserts that the next task to be taken is this one.
 #[track_caller]
 fn finds(q: &mut Queue, id: i64) {
-    let name = q.name.clone();
-    assert_eq!(ids(&take(&mut q.admin, &name, "0", 1)), [id]);
+    assert_eq!(q.takes(1), [id]);
     q.verify();
 }
 
@@ -73,79 +58,23 @@ fn puts_before_it() {
 }
 
 #[test]
-fn own_puts_that_are_not_committed() {
-    let mut q = raised(&json!({}));
-    q.sql("BEGIN; SELECT xqueue.put('{q}', '{\"id\": 5}')");
-    let name = q.name.clone();
-    assert_eq!(ids(&take(&mut q.admin, &name, "0", 1)), [5]);
-    q.sql("ROLLBACK");
-    let first = first(&mut q);
-    finds(&mut q, first);
-}
-
-#[test]
-fn tasks_that_come_back() {
-    let mut q =
-        raised(&json!({"features": {"buried": true, "delayed": true, "keep": true, "ttr": true}}));
-    let name = q.name.clone();
-    for back in COMES_BACK {
-        q.sql("DELETE FROM {q} WHERE id < 1000; SELECT xqueue.put('{q}', '{\"id\": 5}')");
-        assert_eq!(ids(&take(&mut q.admin, &name, "0", 1)), [5]);
-        // Task 5 is in flight while the mark is raised, and then comes back.
-        raise(&mut q);
-        q.sql(back);
-        let sql = format!("SELECT count(*) FROM {name} WHERE id = 5 AND status = 'R'");
-        wait_until("it is ready", || scalar::<i64>(&mut q.admin, &sql, &[]) == 1);
-        finds(&mut q, 5);
-    }
-}
-
-#[test]
 fn takes_that_are_rolled_back() {
     let mut q = raised(&json!({}));
-    let name = q.name.clone();
     let first = first(&mut q);
-    let mut other = q.client();
-    other.batch_execute("BEGIN").unwrap();
-    assert_eq!(ids(&take(&mut other, &name, "0", 1)), [first]);
+    let mut other = q.session();
+    other.sql("BEGIN");
+    assert_eq!(other.takes(1), [first]);
     drain(&mut q, enough_takes());
-    other.batch_execute("ROLLBACK").unwrap();
+    other.sql("ROLLBACK");
     finds(&mut q, first);
     // A rollback of the session's own takes to a savepoint, after enough later takes to raise the mark.
-    let sql = format!("SELECT xqueue.release('{name}', {first})");
-    q.sql(&format!("{sql}; BEGIN; SAVEPOINT s"));
-    assert_eq!(ids(&take(&mut q.admin, &name, "0", 1)), [first]);
+    q.sql(&format!("SELECT xqueue.release('{{q}}', {first}); BEGIN; SAVEPOINT s"));
+    assert_eq!(q.takes(1), [first]);
     for _ in 0..enough_takes() {
-        take(&mut q.admin, &name, "0", 1);
+        q.takes(1);
     }
     q.sql("ROLLBACK TO s; COMMIT");
     finds(&mut q, first);
-}
-
-#[test]
-fn prepared_puts() {
-    let mut q = raised(&json!({}));
-    let name = q.name.clone();
-    let id = unique("marks");
-    q.sql(&format!("BEGIN; INSERT INTO {{q}} (id) VALUES (5); PREPARE TRANSACTION '{id}'"));
-    drain(&mut q, enough_takes());
-    q.sql(&format!("COMMIT PREPARED '{id}'"));
-    assert_eq!(ids(&take(&mut q.admin, &name, "0", 1)), [5]);
-    q.sql(&format!("BEGIN; INSERT INTO {{q}} (id) VALUES (6); PREPARE TRANSACTION '{id}'"));
-    q.sql(&format!("ROLLBACK PREPARED '{id}'"));
-    wait_until("the counters are exact", || q.stats()["exact"] == json!(true));
-    raise(&mut q);
-    let first = first(&mut q);
-    finds(&mut q, first);
-}
-
-#[test]
-fn triggers_that_were_off() {
-    let mut q = raised(&json!({}));
-    q.sql("ALTER TABLE {q} DISABLE TRIGGER ALL; INSERT INTO {q} (id) VALUES (5)");
-    drain(&mut q, enough_takes());
-    q.sql("INSERT INTO {q} (id) VALUES (4); ALTER TABLE {q} ENABLE TRIGGER ALL; SELECT xqueue.upgrade('{q}')");
-    finds(&mut q, 4);
 }
 
 /// Nothing reads the table while the trigger is off.
@@ -157,14 +86,6 @@ fn triggers_that_were_off_in_one_transaction() {
          ALTER TABLE {q} ENABLE ALWAYS TRIGGER xqueue_insert; COMMIT",
     );
     finds(&mut q, 5);
-}
-
-#[test]
-fn keys_changed_by_hand() {
-    let mut q = raised(&json!({}));
-    let last = last(&mut q);
-    q.sql(&format!("UPDATE {{q}} SET id = 7 WHERE id = {last} - 50"));
-    finds(&mut q, 7);
 }
 
 /// An UPDATE that also changes other columns is counted once. A transaction that moves a task away and takes from its
@@ -191,24 +112,21 @@ fn other_types_of_keys() {
         let mut q = Queue::with("marks", &format!("id {key} PRIMARY KEY"), &json!({}));
         let tasks = enough_takes();
         q.sql(&format!("INSERT INTO {{q}} SELECT {high} FROM generate_series(1, {tasks}) n"));
-        let name = q.name.clone();
-        let sql = format!("SELECT count(*) FROM (SELECT xqueue.take('{name}')) t");
+        let takes_one = |q: &mut Queue| q.ask("SELECT xqueue.take('{q}')").len() == 1;
         for _ in 0..tasks {
-            assert_eq!(scalar::<i64>(&mut q.admin, &sql, &[]), 1, "{key}");
+            assert!(takes_one(&mut q), "{key}");
         }
-        assert_eq!(scalar::<i64>(&mut q.admin, &sql, &[]), 0, "{key}");
+        assert!(!takes_one(&mut q), "{key}");
         let check = q.ask_one("SELECT xqueue.check('{q}')");
         assert!(check["mark"].is_string(), "{key} has no mark: {check}");
         q.sql(&format!("INSERT INTO {{q}} VALUES ({low})"));
-        assert_eq!(scalar::<i64>(&mut q.admin, &sql, &[]), 1, "{key}");
-        q.verify();
+        assert!(takes_one(&mut q), "{key}");
     }
 }
 
 #[test]
 fn tubes_have_their_own() {
     let mut q = raised(&json!({"features": {"tube": true}}));
-    let name = q.name.clone();
     let (first, last, takes) = (first(&mut q), last(&mut q), enough_takes() as i64);
     q.sql(&format!("UPDATE {{q}} SET tube = 'idle' WHERE id > {last} - 10"));
     q.sql(&format!(
@@ -216,8 +134,7 @@ fn tubes_have_their_own() {
     ));
     // `check` shows no mark of a tube.
     for n in 1..=takes {
-        let sql = format!("SELECT xqueue.take('{name}', tube => 'busy')");
-        assert_eq!(ids(&values(&mut q.admin, &sql, &[])), [last + n]);
+        assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', tube => 'busy')")), [last + n]);
     }
     let (idle, taken) = (last - 5, last + takes / 2);
     for (sql, id) in [
@@ -226,8 +143,7 @@ fn tubes_have_their_own() {
         (format!("SELECT xqueue.release('{{q}}', {taken})"), taken),
     ] {
         q.sql(&sql);
-        let sql = format!("SELECT xqueue.take('{name}', tube => 'busy')");
-        assert_eq!(ids(&values(&mut q.admin, &sql, &[])), [id]);
+        assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', tube => 'busy')")), [id]);
     }
     finds(&mut q, first);
 }
@@ -283,9 +199,8 @@ fn what_is_rolled_back() {
         let mut q = raised_or_known(&features);
         q.sql("INSERT INTO {q} (id) VALUES (5)");
         q.sql(&format!("BEGIN; SAVEPOINT s; {hiding}"));
-        let name = q.name.clone();
         for _ in 0..enough_takes() {
-            take(&mut q.admin, &name, "0", 1);
+            q.takes(1);
         }
         q.sql(undo);
         finds(&mut q, 5);

@@ -35,9 +35,7 @@ fn replace(q: &mut Queue, times: usize) {
 /// Asserts that the next task to be dug out is this one.
 #[track_caller]
 fn finds(q: &mut Queue, id: i64) {
-    let name = q.name.clone();
-    let plowed = values(&mut q.admin, &format!("SELECT xqueue.plow('{name}', 1)"), &[]);
-    assert_eq!(ids(&plowed), [id]);
+    assert_eq!(ids(&q.ask("SELECT xqueue.plow('{q}', 1)")), [id]);
     q.verify();
 }
 
@@ -68,7 +66,6 @@ fn tasks_buried_before_it() {
     // One call also finds all of them.
     q.sql("INSERT INTO {q} (id, status) VALUES (7, 'B'), (6, 'B')");
     assert_eq!(q.ask_one("SELECT to_jsonb(xqueue.kick('{q}', 1000))"), json!(102));
-    q.verify();
 }
 
 #[test]
@@ -80,15 +77,10 @@ fn what_is_buried_and_not_committed() {
     let first = q.ask_one("SELECT to_jsonb(min(id)) FROM {q} WHERE status = 'B'").as_i64().unwrap();
     finds(&mut q, first);
     // Tasks of other transactions are found after their commit.
-    let mut other = q.client();
-    other
-        .batch_execute(&format!(
-            "BEGIN; INSERT INTO {} (id, status) VALUES (5, 'B'), (9, 'B')",
-            q.name
-        ))
-        .unwrap();
+    let mut other = q.session();
+    other.sql("BEGIN; INSERT INTO {q} (id, status) VALUES (5, 'B'), (9, 'B')");
     replace(&mut q, enough_kicks());
-    other.batch_execute("COMMIT").unwrap();
+    other.sql("COMMIT");
     finds(&mut q, 5);
     finds(&mut q, 9);
 }
@@ -133,12 +125,9 @@ fn triggers_off_and_prepared_transactions() {
     q.sql("SELECT xqueue.upgrade('{q}')");
     wait_until("it is counted", || q.ask_one("SELECT xqueue.stats('{q}')->'exact'") == json!(true));
     finds(&mut q, 5);
-    let name = q.name.clone();
-    q.sql(&format!(
-        "BEGIN; INSERT INTO {name} (id, status) VALUES (3, 'B'); PREPARE TRANSACTION '{name}'"
-    ));
+    q.sql("BEGIN; INSERT INTO {q} (id, status) VALUES (3, 'B'); PREPARE TRANSACTION '{q}'");
     replace(&mut q, enough_kicks());
-    q.sql(&format!("COMMIT PREPARED '{name}'"));
+    q.sql("COMMIT PREPARED '{q}'");
     wait_until("it is counted", || q.ask_one("SELECT xqueue.stats('{q}')->'exact'") == json!(true));
     finds(&mut q, 3);
 }
@@ -147,36 +136,28 @@ fn triggers_off_and_prepared_transactions() {
 #[test]
 fn nothing_is_hidden_from_a_crowd() {
     let mut q = raised(&json!({}));
-    let name = q.name.clone();
     std::thread::scope(|scope| {
-        for producer in 0..3_i64 {
-            let mut c = q.client();
-            let name = &name;
+        for number in 0..3_i64 {
+            let (mut producer, mut digger) = (q.session(), q.session());
             scope.spawn(move || {
-                for n in 0..400_i64 {
-                    let key = if n % 7 == 0 { 900 - n } else { 10_000 + n } * 10 + producer;
+                for n in 0..400 {
+                    let key = if n % 7 == 0 { -n } else { 9_100 + n } * 10 + number;
                     let end = if n % 11 == 0 { "ROLLBACK" } else { "COMMIT" };
-                    let bury =
-                        format!("INSERT INTO {name} (id, status) VALUES ({key} - 9000, 'B')");
-                    c.batch_execute(&format!("BEGIN; {bury}; {end}")).unwrap();
+                    let bury = format!("INSERT INTO {{q}} (id, status) VALUES ({key}, 'B')");
+                    producer.sql(&format!("BEGIN; {bury}; {end}"));
                 }
             });
-        }
-        for digger in 0..3 {
-            let mut c = q.client();
-            let name = &name;
             scope.spawn(move || {
                 for turn in 0..400 {
-                    let end = if (turn + digger) % 5 == 0 { "ROLLBACK" } else { "COMMIT" };
-                    let kick = format!("SELECT xqueue.kick('{name}', 1 + {turn} % 3)");
-                    c.batch_execute(&format!("BEGIN; {kick}; {end}")).unwrap();
+                    let end = if (turn + number) % 5 == 0 { "ROLLBACK" } else { "COMMIT" };
+                    let kick = format!("SELECT xqueue.kick('{{q}}', {})", 1 + turn % 3);
+                    digger.sql(&format!("BEGIN; {kick}; {end}"));
                 }
             });
         }
     });
     q.sql("SELECT xqueue.kick('{q}', 100000)");
-    let left = "SELECT count(*) FROM {q} WHERE status = 'B'".replace("{q}", &name);
-    assert_eq!(scalar::<i64>(&mut q.admin, &left, &[]), 0);
+    assert_eq!(q.counted()["buried"], json!(0));
 }
 
 /// With an old snapshot open, a kick does not walk over the index entries of all tasks that were buried before.
@@ -186,12 +167,11 @@ fn a_kick_does_not_walk_over_what_was_there() {
     q.sql(
         "INSERT INTO {q} (id, status) SELECT n, 'B' FROM generate_series(1, 3000) n; ANALYZE {q}",
     );
-    let mut old = q.client();
-    old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").unwrap();
-    let name = q.name.clone();
+    let mut old = q.session();
+    old.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
     kick(&mut q, 2500);
-    let one = format!("SELECT xqueue.kick('{name}', 1)");
-    let read = |_| Reads::of(&mut q.admin, &name, &one, "COMMIT").entries;
+    let one = format!("SELECT xqueue.kick('{}', 1)", q.name);
+    let read = |_| Reads::of(&mut q.admin, &q.name, &one, "COMMIT").entries;
     let walked: i64 = (0..200).map(read).sum();
     // Without a mark, each kick would read at least 2,500 entries.
     let most = 200 * enough_kicks() as i64;
@@ -232,7 +212,6 @@ fn the_first_by_priority() {
         {
             bury(&mut q, n, priority);
         }
-        q.verify();
         let listed = q.ask("SELECT xqueue.tasks_by_state('{q}', 'buried', 7)");
         let (first, last) = (1000 + tasks as i64 - 199, 1000 + tasks as i64 - 1);
         let expected = [100_001, 3, 7, 100_000, 5, 9, first];
@@ -251,6 +230,5 @@ fn the_first_by_priority() {
         assert_eq!(number(&plowed), [last, first + 2], "{key}");
         q.sql("SELECT xqueue.upgrade('{q}', '{\"features\": {\"priority\": false}}')");
         kick(&mut q, 90);
-        q.verify();
     }
 }

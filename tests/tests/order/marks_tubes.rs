@@ -1,24 +1,33 @@
 //! Low-water marks of the tubes of a queue with priorities never hide a ready task, no matter how it became ready
 //! before them. A take does not walk over the index entries of removed tasks.
 
-use super::marks::COMES_BACK;
 use xqueue_tests::*;
+
+/// The ways in which task 5, which the session has taken, becomes ready again.
+const COMES_BACK: [&str; 10] = [
+    "SELECT xqueue.release('{q}', 5)",
+    "SELECT xqueue.release('{q}', 5, delay => '1 ms')",
+    "SELECT xqueue.bury('{q}', 5); SELECT xqueue.dig('{q}', 5)",
+    "SELECT xqueue.bury('{q}', 5); SELECT xqueue.kick('{q}', 1)",
+    "SELECT xqueue.bury('{q}', 5); SELECT xqueue.switch('{q}', 5, 'R')",
+    "SELECT xqueue.ack('{q}', 5); SELECT xqueue.restart('{q}', 5)",
+    "SELECT xqueue.snatch('{q}', 5)",
+    "UPDATE {q} SET status = 'R', owner = NULL WHERE id = 5",
+    "UPDATE {q} SET runat = now() WHERE id = 5",
+    "DISCARD ALL",
+];
 
 #[test]
 fn a_take_does_not_walk_over_what_was_there() {
     let mut t = Tubes::new(&json!({}));
-    // On the statement path, because of a user's trigger.
-    t.q.sql(
-        "CREATE FUNCTION {q}_nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; \
-         CREATE TRIGGER t AFTER UPDATE ON {q} EXECUTE FUNCTION {q}_nothing()",
-    );
+    t.q.sql("SET xqueue.direct_path = off");
     t.scan_priorities("a");
     t.raise("a");
     // A take from a tube without ready tasks reads no index entry.
     t.q.sql("DELETE FROM {q} WHERE tube = 'a'");
     t.raise("a");
     assert_eq!(t.walked("a"), 0);
-    t.q.sql("DROP TRIGGER t ON {q}; DROP FUNCTION {q}_nothing()");
+    t.q.sql("SET xqueue.direct_path = on");
     t.scan_priorities("a");
     t.raise("a");
     assert_eq!(t.walked("a"), 0);
@@ -88,31 +97,6 @@ fn tasks_that_come_back() {
     }
 }
 
-#[test]
-fn tasks_changed_by_hand() {
-    let mut t = Tubes::new(&json!({}));
-    for change in [
-        "INSERT INTO {q} (id, tube, priority) VALUES (5, 'b', 2); UPDATE {q} SET tube = 'a' WHERE id = 5",
-        "INSERT INTO {q} (id, tube, priority) VALUES (5, 'b', 0); UPDATE {q} SET tube = 'a' WHERE id = 5",
-        "INSERT INTO {q} (id, priority) VALUES (5, 2); UPDATE {q} SET tube = 'a' WHERE id = 5",
-        "INSERT INTO {q} (id, tube, priority) VALUES (5, 'a', 9); UPDATE {q} SET priority = 1 WHERE id = 5",
-        "INSERT INTO {q} (id, tube, priority) VALUES (5, 'a', 9); UPDATE {q} SET priority = 2 WHERE id = 5",
-        "INSERT INTO {q} (id, tube, priority) VALUES (5, 'b', 9); \
-         UPDATE {q} SET priority = 2, tube = 'a' WHERE id = 5",
-        "UPDATE {q} SET id = 5 WHERE id = (SELECT max(id) FROM {q} WHERE tube = 'a')",
-        "UPDATE {q} SET id = 5, tube = 'a' WHERE id = (SELECT max(id) FROM {q} WHERE tube = 'b')",
-        "UPDATE {q} SET id = 5, priority = -4 WHERE id = (SELECT max(id) FROM {q} WHERE tube = 'a')",
-    ] {
-        let (first, last) = change.split_once("; ").unwrap_or(("", change));
-        t.q.sql(first);
-        t.raise("a");
-        t.q.sql(last);
-        t.finds(5);
-        t.q.sql("DELETE FROM {q} WHERE id = 5");
-        t.raise("a");
-    }
-}
-
 /// A state that only one transaction sees, and that a rollback undoes, raises no mark. A task that the transaction
 /// itself put is found.
 #[test]
@@ -153,22 +137,18 @@ fn what_is_rolled_back() {
 fn what_others_have_not_committed() {
     let mut t = Tubes::new(&json!({}));
     for (id, priority) in [(5, 2), (6, 1)] {
-        let mut other = t.q.client();
-        let name = t.name.clone();
-        other
-            .batch_execute(&format!(
-                "BEGIN; INSERT INTO {name} (id, tube, priority) VALUES ({id}, 'a', {priority})"
-            ))
-            .unwrap();
+        let mut other = t.q.session();
+        other.sql(&format!(
+            "BEGIN; INSERT INTO {{q}} (id, tube, priority) VALUES ({id}, 'a', {priority})"
+        ));
         t.raise("a");
-        other.batch_execute("COMMIT").unwrap();
+        other.sql("COMMIT");
         t.finds(id);
         t.q.sql(&format!("SELECT xqueue.release('{{q}}', {id})"));
-        let take = format!("BEGIN; SELECT xqueue.take('{name}', tube => 'a')");
-        other.batch_execute(&take).unwrap();
+        other.sql("BEGIN; SELECT xqueue.take('{q}', tube => 'a')");
         // The task is still ready for all others: the mark stays before it.
         t.scan_priorities("a");
-        other.batch_execute("ROLLBACK").unwrap();
+        other.sql("ROLLBACK");
         t.finds(id);
     }
 }
@@ -176,20 +156,19 @@ fn what_others_have_not_committed() {
 #[test]
 fn prepared_transactions() {
     let mut t = Tubes::new(&json!({}));
-    let id = unique("marks");
     let prepare = |task| {
         format!(
             "BEGIN; INSERT INTO {{q}} (id, tube, priority) VALUES ({task}, 'a', 0); \
-             PREPARE TRANSACTION '{id}'"
+             PREPARE TRANSACTION '{{q}}'"
         )
     };
     t.q.sql(&prepare(5));
     t.scan_priorities("a");
     assert!(t.walked("a") > FEW, "nothing is known beside a prepared transaction");
-    t.q.sql(&format!("COMMIT PREPARED '{id}'"));
+    t.q.sql("COMMIT PREPARED '{q}'");
     assert_eq!(t.take("a"), Some(5));
     t.q.sql(&prepare(6));
-    t.q.sql(&format!("ROLLBACK PREPARED '{id}'"));
+    t.q.sql("ROLLBACK PREPARED '{q}'");
     t.q.assert_exact();
     t.scan_priorities("a");
     t.raise("a");
@@ -289,27 +268,4 @@ fn the_least_and_the_greatest_priority() {
     t.finds(6);
     t.q.sql("DELETE FROM {q} WHERE id > 1000");
     t.finds(5);
-}
-
-/// After a restart no mark is known, and tasks put before it are found.
-#[test]
-fn restarts() {
-    let cluster = Cluster::new("");
-    cluster.wait_running();
-    let options = json!({"features": {"priority": true, "tube": true}});
-    let queue = Queue::make_at(cluster.config(), &unique("marks_tubes"), COLUMNS, &options);
-    let mut t = Tubes::of(queue);
-    for mode in ["fast", "immediate"] {
-        t.q.sql("INSERT INTO {q} (id, tube, priority) VALUES (5, 'a', 0)");
-        cluster.stop(mode);
-        cluster.start();
-        cluster.wait_running();
-        t.q.reconnect();
-        t.finds(5);
-        t.scan_priorities("a");
-        t.raise("a");
-        t.q.sql("DELETE FROM {q} WHERE id = 5");
-    }
-    t.q.verify();
-    t.q.abandon();
 }

@@ -19,7 +19,6 @@ fn priorities_have_their_own() {
             format!("SELECT xqueue.ack('{name}', (t->>'id')::bigint) FROM xqueue.take('{name}') t");
         assert_eq!(values(&mut q.admin, &sql, &[]).len(), 1);
     }
-    q.verify();
     // Keys of tasks of the last two priorities.
     let (moved, named) = (999 + tasks as i64, 998 + tasks as i64);
     for (sql, id) in [
@@ -55,23 +54,6 @@ fn priorities_have_their_own() {
     assert_eq!(ids(&take(&mut q.admin, &name, "0", 2)), [1, 2]);
     q.sql("UPDATE {q} SET priority = -1000 WHERE id = 1000040");
     finds(&mut q, 1000040);
-}
-
-/// A priority scan handles the extreme values of a bigint priority.
-#[test]
-fn the_least_and_the_greatest_priority() {
-    let columns = format!("{COLUMNS}, level bigint NOT NULL DEFAULT 0");
-    let options = json!({"fields": {"priority": "level"}, "features": {"priority": true}});
-    let mut q = Queue::with("marks", &columns, &options);
-    q.sql("INSERT INTO {q} (id) SELECT 1000 + n FROM generate_series(1, 500) n");
-    q.sql("INSERT INTO {q} (id, level) VALUES (5, 9223372036854775807), (6, -9223372036854775808)");
-    // A priority scan has to find the priorities: the upgrade discards those known from the commit.
-    q.upgrade(&json!({"features": {"buried": true}}));
-    let take = format!("BEGIN; SELECT xqueue.take('{}'); ROLLBACK", q.name);
-    (0..enough_takes()).for_each(|_| q.sql(&take));
-    finds(&mut q, 6);
-    q.sql("DELETE FROM {q} WHERE id > 1000");
-    finds(&mut q, 5);
 }
 
 /// Producers and consumers with random priorities: no task is hidden.
