@@ -15,10 +15,6 @@ fn by_hand(id: i64) -> String {
     format!("UPDATE {{q}} SET status = 'T', owner = xqueue.identify() WHERE id = {id}")
 }
 
-fn in_name(q: &Queue, sql: &str) -> String {
-    sql.replace("{q}", &q.name)
-}
-
 #[test]
 fn every_way_to_take_a_second_task_by_hand_is_refused() {
     let mut q = queue();
@@ -41,52 +37,43 @@ fn every_way_to_take_a_second_task_by_hand_is_refused() {
     assert_eq!(q.takes(9), [4]);
     q.sql("SELECT xqueue.ack('{q}', 3)");
     assert_eq!(q.takes(9), [2]);
-    q.verify();
 }
 
+/// The isolation tester has the other session take by a call.
 #[test]
-fn a_session_by_hand_is_refused_at_once_beside_another_and_beside_a_take() {
-    let take = "SELECT xqueue.take('{q}', tube => 'a')";
-    for (first, end) in [
-        (by_hand(3), "COMMIT"),
-        (by_hand(3), "ROLLBACK"),
-        (take.into(), "COMMIT"),
-        (take.into(), "ROLLBACK"),
-    ] {
+fn a_session_by_hand_is_refused_at_once_beside_another() {
+    for end in ["COMMIT", "ROLLBACK"] {
         let mut q = queue();
-        let mut other = q.client();
-        other.batch_execute(&format!("BEGIN; {}", in_name(&q, &first))).unwrap();
+        let mut other = q.session();
+        other.sql(&format!("BEGIN; {}", by_hand(3)));
         q.sql("SET lock_timeout = '5s'");
         q.fails(&by_hand(2), "23505", IN_FLIGHT);
-        assert!(q.ask(take).is_empty());
-        other.batch_execute(end).unwrap();
+        other.sql(end);
         match end {
             "COMMIT" => drop(q.fails(&by_hand(2), "23505", IN_FLIGHT)),
             _ => q.sql(&by_hand(2)),
         }
-        assert!(q.ask(take).is_empty());
-        q.verify();
+        assert!(q.ask("SELECT xqueue.take('{q}', tube => 'a')").is_empty());
     }
 }
 
 #[test]
 fn a_rolled_back_savepoint_gives_its_claim_back() {
     let mut q = queue();
-    let mut other = q.client();
+    let mut other = q.session();
     q.sql(&format!("BEGIN; SAVEPOINT s; {}", by_hand(3)));
     q.fails(&by_hand(2), "23505", IN_FLIGHT);
     q.sql("ROLLBACK TO s");
-    assert_eq!(take_all(&mut other, &q.name.clone()).len(), 2);
+    assert_eq!(other.takes(9).len(), 2);
     q.fails(&by_hand(2), "23505", IN_FLIGHT);
     q.sql("ROLLBACK");
-    other.batch_execute(&in_name(&q, "SELECT xqueue.release('{q}', 1)")).unwrap();
+    other.sql("SELECT xqueue.release('{q}', 1)");
     q.sql(&format!(
         "BEGIN; {}; UPDATE {{q}} SET status = 'R', owner = NULL WHERE id = 3; {}; COMMIT",
         by_hand(3),
         by_hand(2)
     ));
-    assert!(take_all(&mut other, &q.name.clone()).is_empty());
-    q.verify();
+    assert!(other.takes(9).is_empty());
 }
 
 /// The transaction that settles a task can take the next one by hand, even in the same statement.
@@ -104,7 +91,6 @@ fn the_next_task_is_taken_when_the_one_before_is_settled() {
     q.sql("INSERT INTO {q} (id, tube) VALUES (6, 'c')");
     assert!(q.ask("SELECT xqueue.take('{q}', tube => 'c')").is_empty());
     q.fails("UPDATE {q} SET tube = 'c' WHERE id = 3", "23505", IN_FLIGHT);
-    q.verify();
 }
 
 #[test]
@@ -147,7 +133,6 @@ fn two_tasks_in_flight_block_their_sub_queue_until_both_are_settled() {
         q.fails(&by_hand(1), "23505", IN_FLIGHT);
         q.sql("SELECT xqueue.ack('{q}', 3)");
         assert_eq!(q.takes(9), [1]);
-        q.verify();
     }
 }
 
@@ -161,43 +146,42 @@ fn a_truncated_sub_queue_is_free() {
     q.sql("BEGIN; TRUNCATE {q}; INSERT INTO {q} (id, tube, status) VALUES (9, 'b', 'T'); ROLLBACK");
     q.fails(&by_hand(7), "23505", IN_FLIGHT);
     assert!(q.takes(9).is_empty(), "6 and 8 are in flight");
-    q.verify();
 }
 
 /// A role does not see the task in flight.
 #[test]
-fn a_hidden_task_in_flight_blocks_its_sub_queue_for_changes_by_hand_too() {
+fn a_hidden_task_in_flight_blocks_its_sub_queue_and_no_other() {
     let mut q = queue();
     let role = Role::create();
-    q.sql(&format!("GRANT SELECT, UPDATE ON {{q}} TO {}", role.name));
+    q.sql(&format!("GRANT SELECT, UPDATE, DELETE ON {{q}} TO {}", role.name));
     q.sql("ALTER TABLE {q} ENABLE ROW LEVEL SECURITY; CREATE POLICY rest ON {q} USING (id <> 1)");
     q.sql(&by_hand(1));
     // From here on shared memory does not know that the sub-queue has a task in flight.
     q.upgrade(&json!({"features": {"delayed": true}}));
-    let (name, mut consumer) = (q.name.clone(), role.client());
-    let sql = in_name(&q, "UPDATE {q} SET status = 'T' WHERE id = 2");
-    expect_error(&mut consumer, &sql, "23505", IN_FLIGHT);
-    assert_eq!(take_all(&mut consumer, &name), [4]);
+    let mut consumer = q.session();
+    consumer.admin = role.client();
+    let sql = "UPDATE {q} SET status = 'T' WHERE id = 2";
+    consumer.fails(sql, "23505", IN_FLIGHT);
+    assert!(consumer.ask("SELECT xqueue.take('{q}', id => 2)").is_empty());
+    assert_eq!(consumer.takes(9), [4]);
     q.sql("UPDATE {q} SET status = 'R', owner = NULL WHERE id = 1");
-    consumer.batch_execute(&sql).unwrap();
+    consumer.sql(sql);
 }
 
 /// The snapshot of a transaction in repeatable read is older than the task in flight.
 #[test]
 fn an_old_snapshot_hides_no_task_in_flight() {
     let mut q = queue();
-    let (name, mut old) = (q.name.clone(), q.client());
-    old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").unwrap();
+    let mut old = q.session();
+    old.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
     q.sql("INSERT INTO {q} (id, tube) VALUES (0, 'a')");
     assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', tube => 'a')")), [0]);
     q.upgrade(&json!({"features": {"delayed": true}}));
-    assert!(
-        values(&mut old, &in_name(&q, "SELECT xqueue.take('{q}', tube => 'a')"), &[]).is_empty()
-    );
-    assert!(values(&mut old, &in_name(&q, "SELECT xqueue.take('{q}', id => 1)"), &[]).is_empty());
-    expect_error(&mut old, &in_name(&q, &by_hand(2)), "23505", IN_FLIGHT);
+    assert!(old.ask("SELECT xqueue.take('{q}', tube => 'a')").is_empty());
+    assert!(old.ask("SELECT xqueue.take('{q}', id => 1)").is_empty());
+    old.fails(&by_hand(2), "23505", IN_FLIGHT);
     drop(old);
-    ack(&mut q.admin, &name, 0);
+    q.sql("SELECT xqueue.ack('{q}', 0)");
     assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', tube => 'a')")), [1]);
 }
 
@@ -234,7 +218,6 @@ fn tasks_in_flight_are_known_after_a_restart_and_on_a_new_primary() {
     q.sql("SELECT xqueue.ack('{q}', 1)");
     q.sql(&by_hand(3));
     assert_eq!(q.takes(9), [2]);
-    q.verify();
 }
 
 /// An open cursor keeps the take from giving a sub-queue back in which it found another task taken.
@@ -249,12 +232,11 @@ fn a_trigger_of_a_take_is_refused_a_task_of_a_busy_sub_queue() {
            EXECUTE FUNCTION {q}_more();
          INSERT INTO {q} (id, tube) VALUES (1, 'b')",
     );
-    let mut other = q.client();
-    assert_eq!(take_all(&mut other, &q.name), [1]);
+    let mut other = q.session();
+    assert_eq!(other.takes(9), [1]);
     q.sql("BEGIN; TRUNCATE {q}; ROLLBACK; INSERT INTO {q} (id, tube) VALUES (2, 'b'); INSERT INTO {q} (id, tube) VALUES (3, 'a')");
     q.sql("BEGIN; SELECT txid_current(); DECLARE c CURSOR FOR SELECT FROM {q}; FETCH c");
     q.fails("SELECT xqueue.take('{q}')", "23505", IN_FLIGHT);
-    q.sql("ROLLBACK; DROP FUNCTION {q}_more CASCADE");
-    q.verify();
+    q.sql("ROLLBACK; DROP TRIGGER more ON {q}");
     assert_eq!(q.takes(9), [3]);
 }

@@ -3,36 +3,26 @@
 
 use xqueue_tests::*;
 
+const TAKE_A: &str = "SELECT xqueue.take('{q}', tube => 'a')";
+
 /// Makes a queue in which a task of sub-queue a has been taken and acked.
 fn cleared() -> Queue {
     let mut q = Queue::with("clear", COLUMNS, &json!({"features": {"utube": true}}));
     q.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a'), (2, 'a'), (3, 'a'), (4, 'a')");
-    assert_eq!(taken(&mut q), [1]);
+    assert_eq!(q.takes(9), [1]);
     q.sql("SELECT xqueue.ack('{q}', 1)");
     q
 }
 
-fn taken(q: &mut Queue) -> Vec<i64> {
-    q.takes(9)
-}
-
-/// Returns the number of pages of the table and its indexes that have been read so far.
-fn pages(q: &mut Queue) -> i64 {
-    let sql = "SELECT (heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)::bigint
-               FROM pg_statio_user_tables WHERE relname = $1";
-    q.sql("SELECT pg_stat_force_next_flush()");
-    scalar(&mut q.admin, sql, &[&q.name])
-}
-
 /// Puts, takes and acks tasks of three sub-queues, one at a time; returns the number of pages read.
 fn pages_of_lifecycles(q: &mut Queue, count: i64) -> i64 {
-    let before = pages(q);
+    let before = q.pages_read();
     for n in 0..count {
         q.sql(&format!("SELECT xqueue.put('{{q}}', '{{}}', tube => 'of {}')", n % 3));
         let [id] = q.takes(1)[..] else { panic!("one was put") };
         q.sql(&format!("SELECT xqueue.ack('{{q}}', {id})"));
     }
-    pages(q) - before
+    q.pages_read() - before
 }
 
 #[test]
@@ -41,8 +31,8 @@ fn beside_an_old_snapshot_a_take_looks_at_no_more_than_before() {
         let mut q = Queue::with("clear", COLUMNS, &json!({"features": {"utube": true}}));
         let insert = "INSERT INTO {q} (tube) SELECT 'of ' || n % 3 FROM generate_series(1, $) n";
         q.sql(&insert.replace('$', &stock.to_string()));
-        let mut old = q.client();
-        old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").unwrap();
+        let mut old = q.session();
+        old.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
         pages_of_lifecycles(&mut q, 100);
         let few = pages_of_lifecycles(&mut q, 200);
         pages_of_lifecycles(&mut q, 600);
@@ -55,19 +45,6 @@ fn beside_an_old_snapshot_a_take_looks_at_no_more_than_before() {
 }
 
 #[test]
-fn a_task_that_is_taken_without_a_report_is_seen() {
-    let mut q = cleared();
-    q.sql("ALTER TABLE {q} DISABLE TRIGGER xqueue_update");
-    q.sql("UPDATE {q} SET status = 'T', owner = xqueue.identify() WHERE id = 3");
-    assert!(taken(&mut q).is_empty(), "while the trigger is off");
-    q.sql("ALTER TABLE {q} ENABLE ALWAYS TRIGGER xqueue_update");
-    assert!(taken(&mut q).is_empty(), "and when it is on again");
-    q.sql("SELECT xqueue.ack('{q}', 3)");
-    assert_eq!(taken(&mut q), [2]);
-    q.verify();
-}
-
-#[test]
 fn a_row_that_is_taken_and_changed_again_is_no_second_one() {
     let mut q = cleared();
     q.sql(
@@ -76,10 +53,9 @@ fn a_row_that_is_taken_and_changed_again_is_no_second_one() {
          UPDATE {q} SET status = 'R', owner = NULL WHERE id = 3;
          UPDATE {q} SET status = 'T' WHERE id = 4; COMMIT",
     );
-    assert!(taken(&mut q).is_empty());
+    assert!(q.takes(9).is_empty());
     q.sql("SET CONSTRAINTS ALL IMMEDIATE; DELETE FROM {q} WHERE id = 4");
-    assert_eq!(taken(&mut q), [2]);
-    q.verify();
+    assert_eq!(q.takes(9), [2]);
 }
 
 #[test]
@@ -87,11 +63,10 @@ fn without_the_index_a_take_reads_the_table() {
     let mut q = cleared();
     q.lose_index("in_flight");
     q.sql("UPDATE {q} SET status = 'T', owner = xqueue.identify() WHERE id = 3");
-    assert!(taken(&mut q).is_empty());
+    assert!(q.takes(9).is_empty());
     q.sql("SELECT xqueue.ack('{q}', 3)");
-    assert_eq!(taken(&mut q), [2]);
+    assert_eq!(q.takes(9), [2]);
     q.upgrade(&json!({}));
-    q.verify();
 }
 
 /// After shared memory has lost track of a sub-queue, a session that acks its task has no claim on it.
@@ -100,34 +75,29 @@ fn a_subqueue_that_was_lost_sight_of_is_not_clear() {
     let ways = [("", false), ("", true), (", tube => 'a'", false), (", tube => 'a'", true)];
     for (tube, left_by_another) in ways {
         let mut q = cleared();
-        let (name, mut other) = (q.name.clone(), q.client());
-        assert_eq!(taken(&mut q), [2]);
+        let mut other = q.session();
+        assert_eq!(q.takes(9), [2]);
         q.sql("ALTER TABLE {q} SET (fillfactor = 90)");
         q.sql("INSERT INTO {q} (id, tube) VALUES (5, 'a')");
         if left_by_another {
-            assert!(ids(&values(&mut other, &take_from(&name), &[])).is_empty());
+            assert!(other.ask(TAKE_A).is_empty());
         }
         assert_eq!(ids(&q.ask(&format!("SELECT xqueue.take('{{q}}', done => 2{tube})"))), [3]);
-        assert!(ids(&take(&mut other, &name, "0", 9)).is_empty());
-        assert!(ids(&values(&mut other, &take_from(&name), &[])).is_empty());
-        q.verify();
+        assert!(other.takes(9).is_empty());
+        assert!(other.ask(TAKE_A).is_empty());
     }
-}
-
-fn take_from(name: &str) -> String {
-    format!("SELECT xqueue.take('{name}', tube => 'a')")
 }
 
 #[test]
 fn a_fixed_snapshot_hides_no_task_from_others() {
     let mut q = cleared();
-    let (name, mut other) = (q.name.clone(), q.client());
-    other.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").unwrap();
+    let mut other = q.session();
+    other.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
     q.sql("INSERT INTO {q} (id, tube) VALUES (0, 'a')");
-    assert_eq!(ids(&take(&mut other, &name, "0", 1)), [2]);
-    other.batch_execute(&format!("COMMIT; SELECT xqueue.ack('{name}', 2)")).unwrap();
+    assert_eq!(other.takes(1), [2]);
+    other.sql("COMMIT; SELECT xqueue.ack('{q}', 2)");
     for id in [0, 3, 4] {
-        assert_eq!(taken(&mut q), [id]);
+        assert_eq!(q.takes(9), [id]);
         q.sql(&format!("SELECT xqueue.ack('{{q}}', {id})"));
     }
 }
@@ -139,10 +109,9 @@ fn a_session_that_changes_the_table_takes_nothing_unseen() {
     let on = "ALTER TABLE {q} ENABLE ALWAYS TRIGGER xqueue_update";
     let mut q = cleared();
     q.sql(&format!("BEGIN; {off}; {by_hand}; {on}"));
-    assert!(taken(&mut q).is_empty());
+    assert!(q.takes(9).is_empty());
     q.sql("COMMIT");
-    assert!(taken(&mut q).is_empty());
-    q.verify();
+    assert!(q.takes(9).is_empty());
 }
 
 /// Triggers report the changes of a statement at its end; the take within the statement sees them before.
@@ -154,7 +123,7 @@ fn a_take_within_a_statement_that_is_undone_hides_no_task() {
         "BEGIN; WITH gone AS (DELETE FROM {q} WHERE id = 2 RETURNING id)
          SELECT (SELECT xqueue.take('{q}', tube => 'a') WHERE gone.id > 0) FROM gone; ROLLBACK",
     );
-    assert_eq!(taken(&mut q), [2]);
+    assert_eq!(q.takes(9), [2]);
 }
 
 /// A task that a user's trigger takes meanwhile does not belong to the take.
@@ -170,10 +139,9 @@ fn a_task_that_a_trigger_takes_is_seen() {
          CREATE TRIGGER also AFTER UPDATE ON {q} FOR EACH ROW
              WHEN (new.status = 'T' AND new.id = 2) EXECUTE FUNCTION {q}_also()",
     );
-    assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', tube => 'a')")), [2]);
+    assert_eq!(ids(&q.ask(TAKE_A)), [2]);
     q.sql("DROP TRIGGER also ON {q}; DROP FUNCTION {q}_also()");
-    assert!(taken(&mut q).is_empty(), "7 is in flight");
-    q.verify();
+    assert!(q.takes(9).is_empty(), "7 is in flight");
 }
 
 /// A user's trigger changes each row again before the extension's trigger reports it.
@@ -192,8 +160,7 @@ fn a_row_that_a_trigger_changes_again_is_no_second_one() {
         q.sql("UPDATE {q} SET status = 'R' WHERE status = 'T'");
     }
     q.sql("DROP TRIGGER again ON {q}; DROP FUNCTION {q}_again()");
-    assert_eq!(taken(&mut q).len(), 2, "of two sub-queues");
-    q.verify();
+    assert_eq!(q.takes(9).len(), 2, "of two sub-queues");
 }
 
 /// More sub-queues than a transaction notes: the rest are not reported by name.

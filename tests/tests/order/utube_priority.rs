@@ -4,64 +4,22 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use xqueue_tests::*;
 
-/// A user's trigger on the table, which makes takes use the statement path.
-const TRIGGER: &str = "CREATE FUNCTION {q}_nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
-    CREATE TRIGGER nothing AFTER UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_nothing()";
-
-fn queue(by_statement: bool) -> Queue {
-    of_kind(by_statement, json!(true))
-}
-
-fn of_kind(by_statement: bool, utube: Value) -> Queue {
+fn queue(direct_path: bool, utube: Value) -> Queue {
     let features = json!({"utube": utube, "priority": true, "delayed": true, "buried": true});
     let mut q = Queue::with("utube_priority", COLUMNS, &json!({"features": features}));
-    if by_statement {
-        q.sql(TRIGGER);
-    }
+    q.sql(&format!("SET xqueue.direct_path = {direct_path}"));
     q
 }
 
-/// Drops the trigger's function, which the queue's end leaves.
-fn end(mut q: Queue) {
-    q.sql("DROP FUNCTION IF EXISTS {q}_nothing() CASCADE");
-}
-
 fn in_both_ways(test: impl Fn(&mut Queue)) {
-    for by_statement in [false, true] {
-        let mut q = queue(by_statement);
-        test(&mut q);
-        q.verify();
-        end(q);
+    for direct_path in [true, false] {
+        test(&mut queue(direct_path, json!(true)));
     }
 }
 
 /// Puts a task into each of 49 sub-queues.
 fn crowd(q: &mut Queue) {
     q.sql("INSERT INTO {q} (id, tube, priority) SELECT i, 'crowd ' || i, 10 FROM generate_series(1, 49) i");
-}
-
-#[test]
-fn an_urgent_task_passes_all_other_sub_queues() {
-    in_both_ways(|q| {
-        crowd(q);
-        assert_eq!(q.takes(1), [1]);
-        q.sql("INSERT INTO {q} (id, tube, priority) VALUES (100, 'urgent', 1)");
-        assert_eq!(q.takes(1), [100]);
-        // Urgent tasks in a sub-queue that waits, in one that was served, and behind a task in flight.
-        q.sql(
-            "INSERT INTO {q} (id, tube, priority) VALUES (101, 'crowd 30', 2), (102, 'urgent', 1)",
-        );
-        assert_eq!(q.takes(1), [101]);
-        assert_eq!(q.takes(1), [2]);
-        q.sql("SELECT xqueue.ack('{q}', 100)");
-        assert_eq!(q.takes(3), [102, 3, 4]);
-        q.sql("SELECT xqueue.put('{q}', '{\"id\": 103}', tube => 'crowd 49', front => true)");
-        assert_eq!(q.takes(1), [103], "in front of all");
-        q.sql("INSERT INTO {q} (id, tube, priority) VALUES (104, 'x', 99), (105, 'crowd 48', 99)");
-        let left = q.takes(100);
-        assert_eq!(left.len(), 49 - 4 - 2 + 1, "{left:?}");
-        assert_eq!(left.last(), Some(&104), "{left:?}");
-    });
 }
 
 #[test]
@@ -78,51 +36,6 @@ fn equals_take_turns() {
         }
         let expected = [20, 21, 12, 1, 11, 2, 13, 3, 4, 5, 6, 7, 8, 9, 10, 14];
         assert_eq!(served, expected);
-    });
-}
-
-/// The known priority of a sub-queue can be more urgent than its tasks.
-#[test]
-fn what_is_less_urgent_than_it_was_known_to_be_comes_in_its_place() {
-    in_both_ways(|q| {
-        crowd(q);
-        q.sql("INSERT INTO {q} (id, tube, priority) VALUES (100, 'a', 1), (101, 'a', 20), (102, 'b', 2)");
-        q.sql("INSERT INTO {q} (id, tube, priority) VALUES (103, 'c', 0)");
-        q.sql("DELETE FROM {q} WHERE id = 100; UPDATE {q} SET priority = 15 WHERE id = 102");
-        q.sql("UPDATE {q} SET status = 'B' WHERE id = 103");
-        assert_eq!(q.takes(49), (1..=49).collect::<Vec<_>>());
-        assert_eq!(q.takes(9), [102, 101]);
-        q.sql("SELECT xqueue.release('{q}', 102, update => '{\"priority\": 30}')");
-        q.sql("SELECT xqueue.release('{q}', 101)");
-        q.sql("SELECT xqueue.kick('{q}', 1)");
-        assert_eq!(q.takes(9), [103, 101, 102]);
-    });
-}
-
-#[test]
-fn what_is_undone_is_as_urgent_as_before() {
-    in_both_ways(|q| {
-        crowd(q);
-        q.sql("INSERT INTO {q} (id, tube, priority) VALUES (100, 'a', 1), (101, 'a', 20)");
-        for undo in ["ROLLBACK", "ROLLBACK TO s; COMMIT"] {
-            q.sql("BEGIN; SAVEPOINT s");
-            assert_eq!(q.takes(2), [100, 1]);
-            q.sql(undo);
-            q.verify();
-        }
-        q.sql("BEGIN");
-        assert_eq!(q.takes(1), [100]);
-        q.sql("SAVEPOINT s; SELECT xqueue.ack('{q}', 100)");
-        assert_eq!(q.takes(1), [1], "its next comes later than those of the others");
-        q.sql("ROLLBACK TO s; COMMIT; SELECT xqueue.release('{q}', 100)");
-        assert_eq!(q.takes(1), [100]);
-        // The end of a session.
-        q.sql("SELECT xqueue.release('{q}', 100)");
-        let mut c = q.client();
-        assert_eq!(ids(&take(&mut c, &q.name, "0", 2)), [100, 1]);
-        drop(c);
-        q.wait_for("taken", 0);
-        assert_eq!(q.takes(2), [100, 2], "1 was served last of its equals");
     });
 }
 
@@ -160,13 +73,13 @@ fn one_transaction_goes_on_with_what_is_the_most_urgent() {
 fn a_locked_urgent_task_holds_up_no_other_sub_queue() {
     in_both_ways(|q| {
         q.sql("INSERT INTO {q} (id, tube, priority) VALUES (1, 'a', 1), (2, 'a', 2), (3, 'b', 3), (4, 'c', 4)");
-        let mut c = q.client();
-        c.batch_execute(&format!("BEGIN; SELECT FROM {} WHERE id = 1 FOR UPDATE", q.name)).unwrap();
+        let mut locker = q.session();
+        locker.sql("BEGIN; SELECT FROM {q} WHERE id = 1 FOR UPDATE");
         assert_eq!(q.takes(1), [3]);
         assert_eq!(q.takes(9), [4]);
         assert!(q.takes(9).is_empty(), "2 does not pass 1");
         let waiter = Waiter::take(q);
-        c.batch_execute("COMMIT").unwrap();
+        locker.sql("COMMIT");
         assert_eq!(id(&waiter.task().1), 1);
         q.wait_for("taken", 2);
     });
@@ -185,20 +98,17 @@ fn a_sub_queue_asked_for_is_taken_from_whatever_comes_first() {
 
 #[test]
 fn tasks_without_a_priority_come_last() {
-    for by_statement in [false, true] {
+    for direct_path in ["on", "off"] {
         let columns = "id bigint PRIMARY KEY, urgency smallint";
         let features = json!({"utube": true, "priority": true});
         let options = json!({"features": features, "fields": {"priority": "urgency"}});
         let mut q = Queue::with("utube_priority", columns, &options);
-        if by_statement {
-            q.sql(TRIGGER);
-        }
+        q.sql(&format!("SET xqueue.direct_path = {direct_path}"));
         q.sql("INSERT INTO {q} (id, tube, urgency) VALUES (1, 'a', NULL), (2, 'b', NULL), (3, 'c', 32767), \
                (4, 'd', -32768), (5, 'a', 0)");
         assert_eq!(q.takes(2), [4, 5]);
         q.sql("SELECT xqueue.ack('{q}', 5)");
         assert_eq!(q.takes(9), [3, 2, 1]);
-        end(q);
     }
 }
 
@@ -229,9 +139,9 @@ fn at_random_the_most_urgent_is_next() {
     for run in 0..8u64 {
         let seed = u64::wrapping_add(seed, run);
         let mut random = StdRng::seed_from_u64(seed);
-        let (by_statement, is_strict) = (random.random_bool(0.5), random.random_bool(0.3));
+        let (direct_path, is_strict) = (random.random_bool(0.5), random.random_bool(0.3));
         let utube = if is_strict { json!({"strict": true}) } else { json!(true) };
-        let mut q = of_kind(by_statement, utube);
+        let mut q = queue(direct_path, utube);
         let least = LEAST.replace("{line}", if is_strict { "'R', 'W'" } else { "'R'" });
         let mut log = vec![];
         for _ in 0..250 {
@@ -276,6 +186,5 @@ fn at_random_the_most_urgent_is_next() {
             let report = q.ask_one("SELECT xqueue.check('{q}')");
             assert_eq!(report["problems"], json!([]), "{log:#?}");
         }
-        end(q);
     }
 }

@@ -157,18 +157,9 @@ fn settle(c: &mut Client, queue: &str, task: i64, may_be_over: bool, chance: &mu
 
 #[test]
 fn every_sub_queue_keeps_its_order_and_all_tasks_are_done() {
-    at_random(queue(false, false), false);
-}
-
-#[test]
-fn every_sub_queue_keeps_its_strict_order_and_all_tasks_are_done() {
-    at_random(queue(true, false), false);
-}
-
-#[test]
-fn every_sub_queue_keeps_the_order_of_priorities_and_all_tasks_are_done() {
-    at_random(queue(false, true), true);
-    at_random(queue(true, true), true);
+    for (is_strict, has_priority) in [(false, false), (true, false), (false, true), (true, true)] {
+        at_random(queue(is_strict, has_priority), has_priority);
+    }
 }
 
 fn at_random(mut q: Queue, has_priority: bool) {
@@ -177,13 +168,10 @@ fn at_random(mut q: Queue, has_priority: bool) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for number in 0..CONSUMERS {
-            let mut of_its_own = Queue::adopt(&database(), &name);
-            of_its_own.abandon();
-            let is_over = &is_over;
-            let consumer = of_its_own.client();
+            let (consumer, mut administrator, is_over) = (q.client(), q.session(), &is_over);
             scope.spawn(move || {
                 let _over = OnPanic(is_over);
-                consume(consumer, &mut of_its_own, seed.wrapping_add(1000 + number), is_over);
+                consume(consumer, &mut administrator, seed.wrapping_add(1000 + number), is_over);
             });
         }
         let producers: Vec<_> = (0..PRODUCERS)
@@ -204,10 +192,6 @@ fn at_random(mut q: Queue, has_priority: bool) {
         });
     });
     q.assert_tasks(&[("total", 0)]);
-    let drop = format!(
-        "DROP FUNCTION {name}_judge() CASCADE; DROP FUNCTION IF EXISTS {name}_waits() CASCADE"
-    );
-    q.sql(&drop);
 }
 
 /// Ends the other threads, too, if one of them fails.
