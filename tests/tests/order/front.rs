@@ -6,17 +6,13 @@ fn queue() -> Queue {
     Queue::with("front", COLUMNS, &json!({"features": {"priority": true}}))
 }
 
-fn front(c: &mut Client, name: &str, tasks: &str) -> Vec<i64> {
-    ids(&ask(c, name, &format!("SELECT xqueue.put('{{q}}', '{tasks}', front => true)")))
+fn front(q: &mut Queue, tasks: &str) -> Vec<i64> {
+    ids(&q.ask(&format!("SELECT xqueue.put('{{q}}', '{tasks}', front => true)")))
 }
 
 /// Takes all tasks and returns them in order.
 fn order(q: &mut Queue) -> Vec<i64> {
-    let mut order = Vec::new();
-    while let [task] = &take(&mut q.admin, &q.name, "0", 1)[..] {
-        order.push(id(task));
-    }
-    order
+    std::iter::from_fn(|| q.takes(1).pop()).collect()
 }
 
 #[test]
@@ -24,8 +20,8 @@ fn ahead_of_all() {
     let mut q = queue();
     let first = put(&mut q.admin, &q.name, 1);
     q.sql("SELECT xqueue.put('{q}', '{\"id\": 100}', priority => -7)");
-    let pushed: Vec<i64> = (0..3).flat_map(|_| front(&mut q.admin, &q.name, "{}")).collect();
-    let batch = front(&mut q.admin, &q.name, "[{}, {}]");
+    let pushed: Vec<i64> = (0..3).flat_map(|_| front(&mut q, "{}")).collect();
+    let batch = front(&mut q, "[{}, {}]");
     let mut expected = batch;
     expected.extend(pushed.iter().rev());
     expected.extend([100, first]);
@@ -35,14 +31,14 @@ fn ahead_of_all() {
 #[test]
 fn a_queue_that_is_empty_or_has_only_larger_numbers() {
     let mut q = queue();
-    let id = front(&mut q.admin, &q.name, "{}")[0];
+    let id = front(&mut q, "{}")[0];
     assert!(q.holds(id, "priority = -1"));
     q.sql("DELETE FROM {q}; SELECT xqueue.put('{q}', '{}', priority => 50)");
-    let id = front(&mut q.admin, &q.name, "{}")[0];
+    let id = front(&mut q, "{}")[0];
     assert!(q.holds(id, "priority = -1"), "so that a later one without priority stays behind");
     // Taken and waiting tasks do not count: takes do not read them before the new task.
     q.sql("UPDATE {q} SET status = 'B', priority = -30");
-    let id = front(&mut q.admin, &q.name, "{}")[0];
+    let id = front(&mut q, "{}")[0];
     assert!(q.holds(id, "priority = -1"));
 }
 
@@ -50,8 +46,8 @@ fn a_queue_that_is_empty_or_has_only_larger_numbers() {
 #[test]
 fn a_batch_of_different_tasks() {
     let mut q = queue();
-    let old = front(&mut q.admin, &q.name, "{}")[0];
-    let batch = front(&mut q.admin, &q.name, "[{\"payload\": 1}, {}, {\"payload\": 2}]");
+    let old = front(&mut q, "{}")[0];
+    let batch = front(&mut q, "[{\"payload\": 1}, {}, {\"payload\": 2}]");
     assert_eq!(order(&mut q), [batch, vec![old]].concat());
 }
 
@@ -59,21 +55,21 @@ fn a_batch_of_different_tasks() {
 #[test]
 fn last_in_first_out() {
     let mut q = queue();
-    let mut c = q.client();
+    let mut other = q.session();
     for n in 0..300 {
         match n % 50 {
             7 => q.sql("INSERT INTO {q} (priority) SELECT -g % 3 FROM generate_series(1, 5) g"),
             13 => {
-                let taken = take(&mut c, &q.name, "0", 3);
-                taken.iter().for_each(|task| drop(release(&mut c, &q.name, id(task))));
+                let taken = other.takes(3);
+                other.sql(&format!("SELECT xqueue.release('{{q}}', ARRAY{taken:?}::bigint[])"));
             }
             29 => q.sql("UPDATE {q} SET priority = -9 WHERE id = (SELECT max(id) FROM {q})"),
             41 => q.sql("DELETE FROM {q}"),
             _ => {}
         }
-        let pushed = front(&mut q.admin, &q.name, "{}");
-        assert_eq!(ids(&take(&mut c, &q.name, "0", 1)), pushed, "round {n}");
-        ack(&mut c, &q.name, pushed[0]);
+        let pushed = front(&mut q, "{}");
+        assert_eq!(other.takes(1), pushed, "round {n}");
+        other.sql(&format!("SELECT xqueue.ack('{{q}}', {})", pushed[0]));
     }
 }
 
@@ -81,12 +77,12 @@ fn last_in_first_out() {
 #[test]
 fn at_the_same_time() {
     let mut q = queue();
-    let old = front(&mut q.admin, &q.name, "{}")[0];
-    let mut other = q.client();
-    other.batch_execute("BEGIN").unwrap();
-    let theirs = front(&mut other, &q.name, "{}")[0];
-    let mine = front(&mut q.admin, &q.name, "{}")[0];
-    other.batch_execute("COMMIT").unwrap();
+    let old = front(&mut q, "{}")[0];
+    let mut other = q.session();
+    other.sql("BEGIN");
+    let theirs = front(&mut other, "{}")[0];
+    let mine = front(&mut q, "{}")[0];
+    other.sql("COMMIT");
     assert_eq!(order(&mut q), [theirs, mine, old]);
 }
 
@@ -104,7 +100,7 @@ fn there_is_no_number_left() {
         let error = q.fails("SELECT xqueue.put('{q}', '{}', front => true)", "22003", "");
         assert!(error.hint().is_some_and(|hint| hint.contains("no number left")), "{error:?}");
         q.sql(&format!("DELETE FROM {{q}} WHERE priority <= {least} + 1"));
-        let id = front(&mut q.admin, &q.name, "{}")[0];
+        let id = front(&mut q, "{}")[0];
         assert!(q.holds(id, "priority = -1"), "NULL is no number");
     }
 }
@@ -112,17 +108,13 @@ fn there_is_no_number_left() {
 #[test]
 fn not_with_another_priority() {
     let mut q = queue();
-    let name = q.name.clone();
-    q.fails(
-        "SELECT xqueue.put('{q}', '{}', front => true, priority => 1)",
-        "22023",
-        "no other priority",
-    );
+    let both = "SELECT xqueue.put('{q}', '{}', front => true, priority => 1)";
+    q.fails(both, "22023", "no other priority");
     q.fails("SELECT xqueue.put('{q}', '{\"priority\": 1}', front => true)", "22023", "given twice");
     // `front` overrides the row's own priority, like the parameter does.
-    q.sql(&format!("SELECT xqueue.put(ROW(7, NULL, 'R', NULL, 3)::{name}, front => true)"));
+    q.sql("SELECT xqueue.put(ROW(7, NULL, 'R', NULL, 3)::{q}, front => true)");
     assert!(q.holds(7, "priority = -1"));
-    assert_eq!(front(&mut q.admin, &name, "{}").len(), 1);
+    assert_eq!(front(&mut q, "{}").len(), 1);
     q.sql("SELECT xqueue.put('{q}', '{\"id\": 50}', front => NULL)");
     assert!(q.holds(50, "priority = 0"));
     let mut plain = Queue::new("front");

@@ -41,7 +41,6 @@ fn a_mark_is_not_raised_over_tasks_that_a_cascade_deletes() {
     q.assert_exact();
     q.sql("BEGIN; DELETE FROM {q}_customers WHERE id = 1; ROLLBACK");
     assert_eq!(q.takes(9), [1, 2, 3, 4, 5, 6, 7]);
-    q.verify();
 }
 
 #[test]
@@ -50,14 +49,11 @@ fn a_task_in_flight_is_known_after_a_cascade_that_has_deleted_the_one_before() {
     q.sql("INSERT INTO {q} (id, customer, tube) VALUES (1, 1, 'a'), (2, 2, 'a'), (3, 2, 'a')");
     assert_eq!(q.takes(1), [1]);
     forget_subqueues(&mut q);
-    let mut other = q.client();
-    let name = q.name.clone();
-    other.batch_execute(&format!("DELETE FROM {name}_customers WHERE id = 1")).unwrap();
-    let in_flight = "SELECT count(*) FROM {q} WHERE status = 'T'";
-    let before: i64 = scalar(&mut other, &in_flight.replace("{q}", &name), &[]);
+    let mut other = q.session();
+    other.sql("DELETE FROM {q}_customers WHERE id = 1");
+    let before = other.counted()["taken"].as_i64().expect("a number");
     let now = q.takes(9).len() as i64;
     assert_eq!(before + now, 1, "{before} of the cascade, {now} after it");
-    q.verify();
 }
 
 #[test]
@@ -70,7 +66,6 @@ fn a_subqueue_stays_known_if_its_deletion_is_rolled_back() {
     let mut taken = q.takes(9);
     taken.sort_unstable();
     assert_eq!(taken, [1, 2]);
-    q.verify();
 }
 
 #[test]
@@ -83,19 +78,12 @@ fn a_subqueue_stays_known_if_a_statement_that_takes_by_hand_fails() {
     let mut ids = (0..8).filter(|id| *id != first);
     let (one, end) = (ids.next().unwrap_or_default(), ids.next_back().unwrap_or_default());
     taking(&mut q, end + 8);
-    q.fails(
-        &format!(
-            "UPDATE {{q}} SET status = 'T' WHERE id IN ({one}, {}) RETURNING {{q}}_take(id)",
-            end + 8
-        ),
-        "P0001",
-        "no more",
-    );
+    let by_hand = format!("UPDATE {{q}} SET status = 'T' WHERE id IN ({one}, {})", end + 8);
+    q.fails(&format!("{by_hand} RETURNING {{q}}_take(id)"), "P0001", "no more");
     let mut taken = q.takes(20);
     taken.push(first);
     taken.sort_unstable();
     assert_eq!(taken, (0..8).collect::<Vec<_>>());
-    q.verify();
 }
 
 /// The take leaves sub-queue b, whose first task is locked, and takes from a. A trigger takes from b meanwhile.
@@ -110,15 +98,14 @@ fn a_claim_under_which_a_trigger_has_taken_a_task_is_kept() {
          CREATE TRIGGER also AFTER UPDATE ON {q} FOR EACH ROW
              WHEN (NEW.id = 3 AND NEW.status = 'T') EXECUTE FUNCTION {q}_also()",
     );
-    let (mut locker, mut other, name) = (q.client(), q.client(), q.name.clone());
-    locker.batch_execute(&format!("BEGIN; SELECT FROM {name} WHERE id = 1 FOR UPDATE")).unwrap();
-    other.batch_execute("BEGIN").unwrap();
-    assert_eq!(ids(&take(&mut other, &name, "0", 1)), [3]);
-    locker.batch_execute("ROLLBACK").unwrap();
+    let (mut locker, mut other) = (q.session(), q.session());
+    locker.sql("BEGIN; SELECT FROM {q} WHERE id = 1 FOR UPDATE");
+    other.sql("BEGIN");
+    assert_eq!(other.takes(1), [3]);
+    locker.sql("ROLLBACK");
     assert!(q.takes(9).is_empty());
-    other.batch_execute("COMMIT").unwrap();
+    other.sql("COMMIT");
     assert!(q.takes(9).is_empty());
-    q.verify();
 }
 
 /// A trigger moves the tasks that are taken to a later place. A rollback brings them back to where they were.

@@ -23,10 +23,14 @@ fn worked_on(features: &Value, tube: &str) -> Queue {
         "INSERT INTO {{q}} (a, b{column}) SELECT g, -g{value} FROM generate_series(1, 400) g"
     ));
     for _ in 0..300 {
-        let taken = q.ask(&format!("SELECT xqueue.take('{{q}}'{tube})"));
-        q.sql(&format!("SELECT xqueue.ack('{{q}}', {})", ids(&taken)[0]));
+        let [id] = takes(&mut q, tube)[..] else { panic!("there are tasks") };
+        q.sql(&format!("SELECT xqueue.ack('{{q}}', {id})"));
     }
     q
+}
+
+fn takes(q: &mut Queue, tube: &str) -> Vec<i64> {
+    ids(&q.ask(&format!("SELECT xqueue.take('{{q}}'{tube})")))
 }
 
 #[test]
@@ -43,15 +47,10 @@ fn a_take_follows_the_new_order() {
                 let mut q = worked_on(&features, tube);
                 q.sql(&format!("SET xqueue.direct_path = {direct}; BEGIN"));
                 q.sql(change);
-                let taken = q.ask(&format!("SELECT xqueue.take('{{q}}'{tube})"));
-                assert_eq!(ids(&taken), [400], "{features}, {change}, {direct}");
+                let case = format!("{features}, {change}, {direct}");
+                assert_eq!(takes(&mut q, tube), [400], "{case}");
                 q.sql("ROLLBACK");
-                let taken = q.ask(&format!("SELECT xqueue.take('{{q}}'{tube})"));
-                assert_eq!(
-                    ids(&taken),
-                    [301],
-                    "{features}, {change}, {direct}, after the rollback"
-                );
+                assert_eq!(takes(&mut q, tube), [301], "{case}, after the rollback");
             }
         }
     }
@@ -94,8 +93,7 @@ fn a_task_put_beside_a_disabled_trigger_is_taken() {
         let (column, value) = if tube.is_empty() { ("", "") } else { (", tube", ", 't'") };
         q.sql(&format!("INSERT INTO {{q}} (a, b{column}) VALUES (-5, 0{value})"));
         q.sql(&each("ENABLE ALWAYS"));
-        let taken = q.ask(&format!("SELECT xqueue.take('{{q}}'{tube})"));
-        assert_eq!(ids(&taken), [401], "{features}");
+        assert_eq!(takes(&mut q, tube), [401], "{features}");
         q.sql("ROLLBACK");
     }
 }
