@@ -2,10 +2,9 @@
 //! model. XQUEUE_SEED repeats a run.
 //!
 //! One thread drives all connections, and every time is an hour away or made to expire by hand, so a run depends on its
-//! seed alone. After each step the test waits for the worker.
+//! seed alone. After each step the test waits for the worker. The checker has clients that work at the same time.
 
 mod chance;
-mod crowd;
 mod features;
 mod late;
 mod machine;
@@ -15,7 +14,6 @@ mod performed;
 mod shape;
 mod times;
 
-use crowd::Crowd;
 use machine::Machine;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -36,11 +34,4 @@ fn a_queue_is_what_the_model_says() {
         }
         machine.finish();
     }
-}
-
-/// Producers, consumers and an administrator run concurrently in threads. Each task is acked exactly once, no matter
-/// how often it was released, lost, snatched or late, and no task is left.
-#[test]
-fn a_crowd_processes_every_task_once() {
-    Crowd::new(seed()).run();
 }
