@@ -9,7 +9,7 @@ mod many;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use xqueue_tests::{Client, Queue, Value, ask, expect_error, ids, json, seed, wait_until};
+use xqueue_tests::{Queue, Value, ids, json, seed, wait_until};
 
 /// Shapes of queues: key columns and features. With sub-queues, each task has one of its own.
 const SHAPES: [(&str, &str); 5] = [
@@ -138,58 +138,48 @@ fn fill(q: &mut Queue, bad: &[i64], payload: &str, doc: &str, features: &str) {
     ));
 }
 
-fn error_of(q: &mut Queue) -> String {
-    let sql =
-        "SELECT to_jsonb(coalesce(error, '')) FROM xqueue.queues WHERE queue = '{q}'::regclass";
-    q.ask_one(sql).as_str().unwrap_or_default().to_owned()
-}
-
-fn taken(c: &mut Client, q: &str, sql: &str) -> Vec<i64> {
-    let mut ids = ids(&ask(c, q, sql));
+/// Takes tasks by a call with these arguments and returns their ids, sorted.
+#[track_caller]
+fn taken(q: &mut Queue, arguments: &str) -> Vec<i64> {
+    let mut ids = ids(&q.ask(&format!("SELECT xqueue.take('{{q}}'{arguments})")));
     ids.sort_unstable();
     ids
 }
 
 /// Takes every available task with each variant of take, in jsonb or in row form. Tasks 1, 2 and 5 are bad.
-fn take_all_but_bad(q: &mut Queue, features: &str, as_rows: bool) -> Client {
-    let name = q.name.clone();
-    let mut c = q.client();
-    assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}')").len(), 1, "{features}");
-    assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}', '1 min')").len(), 1);
+fn take_all_but_bad(q: &Queue, features: &str, as_rows: bool) -> Queue {
+    let mut c = q.session();
+    let key = |id: i64| {
+        if q.name.contains("composite") { format!("ROW({id}, 1)") } else { id.to_string() }
+    };
+    assert_eq!(taken(&mut c, "").len(), 1, "{features}");
+    assert_eq!(taken(&mut c, ", '1 min'").len(), 1);
     if as_rows {
         for arguments in ["", ", '1 min'"] {
             let sql = format!("SELECT to_jsonb(id) FROM xqueue.take(NULL::{{q}}{arguments})");
-            assert_eq!(ask(&mut c, &name, &sql).len(), 1, "{features}");
+            assert_eq!(c.ask(&sql).len(), 1, "{features}");
         }
-        let next = format!("CALL xqueue.next(NULL::{name}, '1 min')");
-        assert!(c.simple_query(&next).is_ok_and(|rows| !rows.is_empty()), "{features}");
+        let next = format!("CALL xqueue.next(NULL::{}, '1 min')", q.name);
+        assert!(c.admin.simple_query(&next).is_ok_and(|rows| !rows.is_empty()), "{features}");
     }
-    let tube = if features.contains("utube") { "t6" } else { "a" };
-    if features.contains("tube") {
-        let sql = format!("SELECT xqueue.take('{{q}}', tube => '{tube}')");
-        let expected = if features.contains("utube") { 0..=1 } else { 1..=1 };
-        assert!(expected.contains(&taken(&mut c, &name, &sql).len()));
+    if features.contains("utube") {
+        assert!(taken(&mut c, ", tube => 't6'").len() <= 1);
+    } else {
+        if features.contains("tube") {
+            assert_eq!(taken(&mut c, ", tube => 'a'").len(), 1);
+        }
+        assert_eq!(taken(&mut c, &format!(", id => {}", key(19))).len(), 1);
     }
-    let named = match q.name.contains("composite") {
-        true => "SELECT xqueue.take('{q}', id => ROW(19, 1))",
-        false => "SELECT xqueue.take('{q}', id => 19)",
-    };
-    if !features.contains("utube") {
-        assert_eq!(taken(&mut c, &name, named).len(), 1);
-    }
-    for next in ["'{q}', '1 min', task => NULL", "'{q}', '1 min', task => NULL, count => 2"] {
-        let next = format!("CALL xqueue.next({next})").replace("{q}", &name);
-        let row = c.query_one(&next, &[]).expect("next");
-        assert!(row.get::<_, Option<Value>>(0).is_some(), "{features}");
+    for count in ["", ", count => 2"] {
+        let next = c.ask_one(&format!("CALL xqueue.next('{{q}}', '1 min', task => NULL{count})"));
+        assert!(!next.is_null(), "{features}");
     }
     let done = "SELECT to_jsonb(max(id)) FROM {q} WHERE status = 'T' AND id <> 12";
-    let done = q.ask_one(done).as_i64().expect("a task");
-    let done =
-        if name.contains("composite") { format!("ROW({done}, 1)") } else { done.to_string() };
-    let last = format!("SELECT xqueue.take('{{q}}', count => 100, done => {done})");
-    assert!(!taken(&mut c, &name, &last).is_empty(), "{features}");
+    let done = key(c.ask_one(done).as_i64().expect("a task"));
+    let last = format!(", count => 100, done => {done}");
+    assert!(!taken(&mut c, &last).is_empty(), "{features}");
     let left = "SELECT to_jsonb(id) FROM {q} WHERE status = 'R' ORDER BY id";
-    assert_eq!(q.ask(left), [json!(1), json!(2), json!(5)], "{features}");
+    assert_eq!(c.ask(left), [json!(1), json!(2), json!(5)], "{features}");
     c
 }
 
@@ -201,21 +191,18 @@ fn a_take_passes_over_what_jsonb_cannot_hold() {
             for doc in DOCS.into_iter().skip(at.min(2)).take(if at == 0 { 3 } else { 1 }) {
                 let mut q = queue(shape, company);
                 fill(&mut q, &[1, 2, 5], "good", doc, shape.1);
-                let mut c = take_all_but_bad(&mut q, shape.1, false);
-                let error = error_of(&mut q);
+                let mut c = take_all_but_bad(&q, shape.1, false);
+                let error = q.error();
                 assert!(
                     error.contains("cannot be delivered as jsonb"),
                     "{shape:?} {company}: {error}"
                 );
                 // No other task is left: the take returns like from an empty queue.
-                assert!(
-                    taken(&mut c, &q.name, "SELECT xqueue.take('{q}', '20 ms', count => 5)")
-                        .is_empty()
-                );
+                assert!(taken(&mut c, ", '20 ms', count => 5").is_empty());
                 // The row form gets them, in order.
                 let rows = "SELECT to_jsonb(id) FROM xqueue.take(NULL::{q}, count => 9)";
-                assert_eq!(ask(&mut c, &q.name, rows).len(), 3, "{shape:?} {company}");
-                verbs_do_not_need_jsonb(&mut q, &mut c, shape);
+                assert_eq!(c.ask(rows).len(), 3, "{shape:?} {company}");
+                verbs_do_not_need_jsonb(&mut c, shape);
                 drop_functions(&mut q);
             }
         }
@@ -223,29 +210,30 @@ fn a_take_passes_over_what_jsonb_cannot_hold() {
 }
 
 /// Asserts that each verb works on tasks that jsonb cannot hold, and returns the columns that it can convert.
-fn verbs_do_not_need_jsonb(q: &mut Queue, c: &mut Client, (key, features): (&str, &str)) {
-    let id = |id: i64| match key.contains("part") {
-        true => format!("ROW({id}, 1)"),
-        false => id.to_string(),
+fn verbs_do_not_need_jsonb(c: &mut Queue, (key, features): (&str, &str)) {
+    let others: &[_] = match features.contains("buried") {
+        true => &[
+            ("bury", 5, ""),
+            ("dig", 5, ""),
+            ("switch", 5, ", 'B'"),
+            ("plow", 5, ""),
+            ("restart", 1, ""),
+        ],
+        false => &[("snatch", 5, "")],
     };
-    let shown = |c: &mut Client, sql: String| {
-        let task = &ask(c, &q.name, &sql)[0];
+    let first = [("peek", 1, ""), ("tasks_by_state", 1, ""), ("ack", 1, ""), ("release", 2, "")];
+    for (verb, id, more) in first.iter().chain(others).chain(&[("delete", 5, "")]) {
+        let arguments = match *verb {
+            "tasks_by_state" => "'T'".into(),
+            "plow" => "1".into(),
+            _ if key.contains("part") => format!("ROW({id}, 1)"),
+            _ => id.to_string(),
+        };
+        let sql = format!("SELECT xqueue.{verb}('{{q}}', {arguments}{more})");
+        let tasks = c.ask(&sql);
+        let task = tasks.iter().find(|task| task["id"] == *id).expect(&sql);
         assert_eq!((&task["doc"], &task["payload"]), (&Value::Null, &json!("good")), "{sql}");
-    };
-    shown(c, format!("SELECT xqueue.peek('{{q}}', {})", id(1)));
-    shown(c, "SELECT t FROM xqueue.tasks_by_state('{q}', 'T') AS t WHERE t->>'id' = '1'".into());
-    shown(c, format!("SELECT xqueue.ack('{{q}}', {})", id(1)));
-    shown(c, format!("SELECT xqueue.release('{{q}}', {})", id(2)));
-    if features.contains("buried") {
-        shown(c, format!("SELECT xqueue.bury('{{q}}', {})", id(5)));
-        shown(c, format!("SELECT xqueue.dig('{{q}}', {})", id(5)));
-        shown(c, format!("SELECT xqueue.switch('{{q}}', {}, 'B')", id(5)));
-        shown(c, "SELECT xqueue.plow('{q}', 1)".into());
-        shown(c, format!("SELECT xqueue.restart('{{q}}', {})", id(1)));
-    } else {
-        shown(c, format!("SELECT xqueue.snatch('{{q}}', {})", id(5)));
     }
-    shown(c, format!("SELECT xqueue.delete('{{q}}', {})", id(5)));
 }
 
 #[test]
@@ -254,12 +242,11 @@ fn a_take_passes_over_what_no_update_can_write() {
         let mut q = queue(shape, company);
         fill(&mut q, &[1, 2, 5], "bad", "{}", shape.1);
         q.sql(refusal);
-        let mut c = take_all_but_bad(&mut q, shape.1, true);
-        let error = error_of(&mut q);
+        let mut c = take_all_but_bad(&q, shape.1, true);
+        let error = q.error();
         assert!(error.contains("cannot be taken"), "{shape:?} {company} {refusal}: {error}");
         for take in ["take('{q}')", "take('{q}', '1 min')", "take(NULL::{q}, count => 5)"] {
-            let sql = format!("SELECT xqueue.{take}").replace("{q}", &q.name);
-            expect_error(&mut c, &sql, state, "");
+            c.fails(&format!("SELECT xqueue.{take}"), state, "");
         }
         drop_functions(&mut q);
         q.sql("DELETE FROM {q} WHERE payload = 'bad'");
@@ -272,13 +259,12 @@ fn a_session_forgets_a_task_that_is_gone() {
     let mut q = queue(SHAPES[0], "");
     fill(&mut q, &[1], "bad", "{}", SHAPES[0].1);
     q.sql(REFUSALS[1].0);
-    let (name, mut c) = (q.name.clone(), q.client());
-    let take = "SELECT xqueue.take('{q}', count => 3)";
-    assert_eq!(taken(&mut c, &name, take), [2, 3, 4]);
+    let mut c = q.session();
+    assert_eq!(taken(&mut c, ", count => 3"), [2, 3, 4]);
     q.sql("DELETE FROM {q} WHERE payload = 'bad'");
     wait_until("one subtransaction takes them", || {
-        ask(&mut c, &name, "SELECT xqueue.release('{q}', id) FROM generate_series(2, 4) AS id");
-        assert_eq!(taken(&mut c, &name, take), [2, 3, 4]);
+        c.sql("SELECT xqueue.release('{q}', id) FROM generate_series(2, 4) AS id");
+        assert_eq!(taken(&mut c, ", count => 3"), [2, 3, 4]);
         let writers = "SELECT to_jsonb(count(DISTINCT xmin::text)) FROM {q} WHERE status = 'T'";
         q.ask_one(writers) == json!(1)
     });
@@ -318,15 +304,14 @@ fn a_task_whose_state_a_trigger_keeps_is_left_unchanged() {
              VALUES (1, '{state}', CASE '{state}' WHEN 'T' THEN xqueue.identify() END, 'bad')"
         ));
         q.sql(REFUSALS[3].0);
-        let sql = format!("SELECT xqueue.{verb}").replace("{q}", &q.name);
-        expect_error(&mut q.admin, &sql, "55000", "task 1 was left unchanged");
+        q.fails(&format!("SELECT xqueue.{verb}"), "55000", "task 1 was left unchanged");
         q.sql("DROP TRIGGER b_keeps ON {q}; DELETE FROM {q}");
     }
     // `next` reports it, too.
     q.sql("INSERT INTO {q} (id, payload) VALUES (1, 'bad')");
     q.sql(REFUSALS[3].0);
-    let next = format!("CALL xqueue.next('{}', '1 min', task => NULL)", q.name);
-    expect_error(&mut q.admin, &next, "55000", "task 1 was left unchanged");
+    let next = "CALL xqueue.next('{q}', '1 min', task => NULL)";
+    q.fails(next, "55000", "task 1 was left unchanged");
     q.sql("DELETE FROM {q}");
     drop_functions(&mut q);
 }

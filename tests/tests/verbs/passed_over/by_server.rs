@@ -2,8 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::{REFUSALS, SHAPES, drop_functions, error_of, fill, queue, take_all_but_bad, taken};
-use xqueue_tests::{Client, Queue, ask, expect_error, json, wait_until};
+use postgres::error::DbError;
+
+use super::{REFUSALS, SHAPES, drop_functions, fill, queue, take_all_but_bad, taken};
+use xqueue_tests::{Queue, json, open, wait_until};
 
 /// A take needs a subtransaction only for a task that enters an index which can refuse it.
 #[test]
@@ -21,16 +23,16 @@ fn an_index_that_a_task_does_not_come_into_costs_no_subtransaction() {
         ("CREATE INDEX ON {q} (payload, owner)", true),
     ] {
         q.sql(index);
-        let (name, mut c) = (q.name.clone(), q.client());
         // Other tests change functions, which makes takes use the statement path; that path always uses a
         // subtransaction.
+        let mut c = q.session();
         wait_until("the direct path takes", || {
-            c.batch_execute("BEGIN").expect("BEGIN");
-            assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}', count => 3)").len(), 3);
+            c.sql("BEGIN");
+            assert_eq!(taken(&mut c, ", count => 3").len(), 3);
             let writers = "SELECT to_jsonb(xmin <> pg_current_xact_id()::xid) FROM {q}
                            WHERE status = 'T'";
-            let writers = ask(&mut c, &name, writers);
-            c.batch_execute("ROLLBACK").expect("ROLLBACK");
+            let writers = c.ask(writers);
+            c.sql("ROLLBACK");
             writers == vec![json!(has_one); 3]
         });
     }
@@ -46,9 +48,8 @@ fn a_task_whose_entry_gets_too_long_is_passed_over() {
             "ALTER TABLE {{q}} ALTER payload SET STORAGE EXTERNAL; CREATE INDEX ON {{q}} {index};
              INSERT INTO {{q}} (id, payload) VALUES (1, repeat('x', 2680)), (2, 'good')"
         ));
-        let (name, mut c) = (q.name.clone(), q.client());
-        assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}')"), [2], "{index}");
-        let error = error_of(&mut q);
+        assert_eq!(q.takes(1), [2], "{index}");
+        let error = q.error();
         assert!(error.contains("task 1 cannot be taken: index row size"), "{error}");
         drop_functions(&mut q);
     }
@@ -60,28 +61,32 @@ fn a_task_that_an_index_refuses_rests() {
     let mut q = queue(SHAPES[0], "");
     fill(&mut q, &[1], "bad", "{}", SHAPES[0].1);
     q.sql(REFUSALS[5].0);
-    let (name, mut c) = (q.name.clone(), q.client());
-    let writes = |c: &mut Client| {
-        ask(c, &name, "SELECT to_jsonb(xmax::text) FROM {q} WHERE id = 1").remove(0)
-    };
+    let writes = |q: &mut Queue| q.ask_one("SELECT to_jsonb(xmax::text) FROM {q} WHERE id = 1");
+    let release = "SELECT xqueue.release('{q}', id) FROM {q} WHERE status = 'T'";
     // The pauses grow to more than a second.
     for _ in 0..5 {
-        let last = writes(&mut c);
+        let last = writes(&mut q);
         wait_until("it is tried again", || {
-            ask(&mut c, &name, "SELECT xqueue.release('{q}', id) FROM {q} WHERE status = 'T'");
-            taken(&mut c, &name, "SELECT xqueue.take('{q}')");
-            writes(&mut c) != last
+            q.sql(release);
+            q.takes(1);
+            writes(&mut q) != last
         });
     }
     // Other tests change functions, which makes a take use the statement path; that path tries again.
     wait_until("it rests", || {
-        ask(&mut c, &name, "SELECT xqueue.release('{q}', id) FROM {q} WHERE status = 'T'");
-        let last = writes(&mut c);
-        assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}', count => 5)").len(), 5);
-        writes(&mut c) == last
+        q.sql(release);
+        let last = writes(&mut q);
+        assert_eq!(q.takes(5).len(), 5);
+        writes(&mut q) == last
     });
-    assert!(error_of(&mut q).contains("task 1 cannot be taken"));
+    assert!(q.error().contains("task 1 cannot be taken"));
     drop_functions(&mut q);
+}
+
+/// Returns the id of a task that can be taken.
+fn try_take(q: &mut Queue) -> Option<String> {
+    let take = format!("SELECT xqueue.take('{}')->>'id'", q.name);
+    q.admin.query_opt(&take, &[]).ok().flatten()?.get(0)
 }
 
 /// A take writes only a limited number of tasks that an index refuses, and reaches the task behind them in the end.
@@ -91,27 +96,19 @@ fn a_take_writes_few_of_many_tasks_that_an_index_refuses() {
     // With assertions the direct path locks each row first. If the subtransaction of the change is rolled back, the
     // transaction that holds the lock changes the row again. On a full page that fails an assertion of PostgreSQL's own
     // in heap_update.
-    if ask(&mut q.admin, "", "SELECT to_jsonb(current_setting('debug_assertions'))")
-        == [json!("on")]
-    {
+    if q.ask_one("SELECT to_jsonb(current_setting('debug_assertions'))") == "on" {
         return;
     }
     q.sql(
         "CREATE UNIQUE INDEX ON {q} (payload) WHERE status = 'T';
          INSERT INTO {q} (id, payload) SELECT n, CASE WHEN n < 400 THEN 'same' ELSE 'other' END FROM generate_series(1, 400) n",
     );
-    let (name, mut c) = (q.name.clone(), q.client());
-    assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}')"), [1]);
-    let written = "SELECT to_jsonb(count(*)) FROM {q} WHERE xmax <> 0";
-    let take = format!("SELECT xqueue.take('{name}')->>'id'");
-    let take = |c: &mut Client| {
-        let row = c.query_opt(&take, &[]).ok().flatten();
-        row.and_then(|row| row.get::<_, Option<String>>(0))
-    };
-    let first = take(&mut c);
-    let count = ask(&mut c, &name, written)[0].as_i64().expect("a number");
+    assert_eq!(q.takes(1), [1]);
+    let first = try_take(&mut q);
+    let written = q.ask_one("SELECT to_jsonb(count(*)) FROM {q} WHERE xmax <> 0");
+    let count = written.as_i64().expect("a number");
     assert!(first.is_none() && (1..=110).contains(&count), "{count} were written for {first:?}");
-    wait_until("the task behind them is taken", || take(&mut c).as_deref() == Some("400"));
+    wait_until("the task behind them is taken", || try_take(&mut q).as_deref() == Some("400"));
     drop_functions(&mut q);
 }
 
@@ -120,20 +117,21 @@ fn a_take_writes_few_of_many_tasks_that_an_index_refuses() {
 fn a_task_behind_a_refused_one_is_in_flight() {
     let mut q = queue(SHAPES[4], "");
     q.sql(REFUSALS[5].0);
-    let (name, mut c) = (q.name.clone(), q.client());
-    let put = |q: &mut Queue, tasks: &str| {
-        q.sql(&format!("INSERT INTO {{q}} (tube, id, payload) VALUES {tasks}"));
-    };
-    put(&mut q, "('a', 2, 'bad'), ('a', 3, 'good'), ('a', 4, 'good')");
+    q.sql("INSERT INTO {q} (tube, id, payload) VALUES ('a', 2, 'bad'), ('a', 3, 'good'), ('a', 4, 'good')");
     // Other tests change functions, which makes takes use the statement path; that path skips the whole sub-queue.
-    wait_until("the direct path takes", || {
-        let take = format!("SELECT xqueue.take('{name}')->>'id'");
-        let task = c.query_opt(&take, &[]).ok().flatten();
-        task.is_some_and(|task| task.get::<_, String>(0) == "3")
-    });
-    let by_hand = format!("UPDATE {name} SET status = 'T' WHERE id = 4");
-    expect_error(&mut q.admin, &by_hand, "23505", "");
+    let mut c = q.session();
+    wait_until("the direct path takes", || try_take(&mut c).as_deref() == Some("3"));
+    q.fails("UPDATE {q} SET status = 'T' WHERE id = 4", "23505", "");
     drop_functions(&mut q);
+}
+
+/// Returns a session, and the warnings that it gets.
+fn heard(q: &Queue) -> (Queue, Arc<Mutex<Vec<DbError>>>) {
+    let warnings = Arc::new(Mutex::new(Vec::new()));
+    let (heard, mut config, mut session) = (warnings.clone(), q.config(), q.session());
+    config.notice_callback(move |notice| heard.lock().unwrap().push(notice));
+    session.admin = open(&config);
+    (session, warnings)
 }
 
 /// A failed conversion to jsonb leaks no resource that the server would warn about.
@@ -157,10 +155,7 @@ fn what_jsonb_cannot_hold_leaves_nothing_behind() {
                      part_ = ROW(ROW(1, doc), ARRAY[ROW(2, doc)]::{q}_inner[], ROW(3, doc))"#,
             );
         }
-        let warnings = Arc::new(Mutex::new(Vec::new()));
-        let (heard, mut config) = (warnings.clone(), q.config());
-        config.notice_callback(move |notice| heard.lock().unwrap().push(notice));
-        let (name, mut c) = (q.name.clone(), xqueue_tests::open(&config));
+        let (mut c, warnings) = heard(&q);
         for call in [
             "take('{q}', count => 100)",
             "take('{q}', '10 ms')",
@@ -170,17 +165,13 @@ fn what_jsonb_cannot_hold_leaves_nothing_behind() {
             "delete('{q}', 1)",
         ] {
             if call.starts_with("release") {
-                ask(&mut c, &name, "SELECT to_jsonb(id) FROM xqueue.take(NULL::{q}, id => 1)");
+                c.sql("SELECT FROM xqueue.take(NULL::{q}, id => 1)");
             }
-            let name = name.as_str();
-            c.batch_execute(&format!("SELECT xqueue.{call}").replace("{q}", name)).expect(call);
+            c.sql(&format!("SELECT xqueue.{call}"));
             let warned = std::mem::take(&mut *warnings.lock().unwrap());
             assert!(warned.is_empty(), "{columns} {call}: {warned:?}");
         }
         q.sql("DELETE FROM {q}");
-        if columns == COMPOSITE {
-            q.sql("DROP TYPE {q}_outer CASCADE; DROP DOMAIN {q}_domain; DROP TYPE {q}_inner");
-        }
         drop_functions(&mut q);
     }
 }
@@ -195,14 +186,10 @@ fn what_fails_within_a_check_leaves_nothing_behind() {
          UPDATE {q} SET part_ = ROW(1, doc), doc = '{}';
          ALTER TABLE {q} ADD CHECK (to_jsonb(part_) IS NOT NULL) NOT VALID",
     );
-    let warnings = Arc::new(Mutex::new(Vec::new()));
-    let (heard, mut config) = (warnings.clone(), q.config());
-    config.notice_callback(move |notice| heard.lock().unwrap().push(notice));
-    let (name, mut c) = (q.name.clone(), xqueue_tests::open(&config));
-    assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}', count => 100)").len(), 17);
-    let warned = std::mem::take(&mut *warnings.lock().unwrap());
-    assert!(warned.is_empty(), "{warned:?}");
-    q.sql("DELETE FROM {q}; ALTER TABLE {q} DROP part_; DROP TYPE {q}_part");
+    let (mut c, warnings) = heard(&q);
+    assert_eq!(taken(&mut c, ", count => 100").len(), 17);
+    assert!(warnings.lock().unwrap().is_empty(), "{warnings:?}");
+    q.sql("DELETE FROM {q}");
     drop_functions(&mut q);
 }
 
@@ -221,11 +208,10 @@ fn a_trigger_of_the_server_refuses_a_task() {
          CREATE TRIGGER b_words BEFORE UPDATE ON {q} FOR EACH ROW
          EXECUTE FUNCTION tsvector_update_trigger('words', 'pg_catalog.simple', 'body', 'status')",
     );
-    let mut c = take_all_but_bad(&mut q, SHAPES[0].1, true);
-    let error = error_of(&mut q);
+    let mut c = take_all_but_bad(&q, SHAPES[0].1, true);
+    let error = q.error();
     assert!(error.contains("cannot be taken: string is too long for tsvector"), "{error}");
-    let take = format!("SELECT xqueue.take('{}')", q.name);
-    expect_error(&mut c, &take, "54000", "too long for tsvector");
+    c.fails("SELECT xqueue.take('{q}')", "54000", "too long for tsvector");
     q.sql("DELETE FROM {q} WHERE payload = 'bad'");
     drop_functions(&mut q);
 }
@@ -243,9 +229,8 @@ fn a_foreign_key_over_the_state_refuses_a_task() {
          DELETE FROM {q}_allowed WHERE (payload, status) = ('bad', 'T');
          ALTER TABLE {q} ADD FOREIGN KEY (payload, status) REFERENCES {q}_allowed",
     );
-    let mut c = take_all_but_bad(&mut q, SHAPES[0].1, true);
-    let take = format!("SELECT xqueue.take('{}')", q.name);
-    expect_error(&mut c, &take, "23503", "");
+    let mut c = take_all_but_bad(&q, SHAPES[0].1, true);
+    c.fails("SELECT xqueue.take('{q}')", "23503", "");
     q.sql("DELETE FROM {q} WHERE payload = 'bad'");
     q.sql("DROP TABLE {q}_allowed CASCADE");
     drop_functions(&mut q);
@@ -262,8 +247,7 @@ fn a_task_of_a_full_page_is_tried_again() {
         let (refusal, state) = REFUSALS[at];
         q.sql(refusal);
         for take in ["take('{q}', count => 5)", "take('{q}')"] {
-            let sql = format!("SELECT xqueue.{take}").replace("{q}", &q.name);
-            expect_error(&mut q.client(), &sql, state, "");
+            q.session().fails(&format!("SELECT xqueue.{take}"), state, "");
         }
         drop_functions(&mut q);
     }

@@ -1,7 +1,7 @@
 //! Verbs that change many tasks skip those that no UPDATE can write, and change the others.
 
-use super::{COMPANY, REFUSALS, cases, drop_functions, error_of, fill, queue, taken};
-use xqueue_tests::{Client, Queue, ask, expect_error, ids, json};
+use super::{COMPANY, REFUSALS, cases, drop_functions, fill, queue, taken};
+use xqueue_tests::{Queue, ids, json};
 
 const SHAPES: [(&str, &str); 4] = [
     ("id bigint PRIMARY KEY", r#"{"buried": true}"#),
@@ -35,7 +35,7 @@ fn in_state(q: &mut Queue, state: &str) -> Vec<i64> {
 /// Asserts that the queue's error names a bad task. `release_all` and `give_back` have no order.
 #[track_caller]
 fn assert_named(q: &mut Queue, what: &str) {
-    let error = error_of(q);
+    let error = q.error();
     let names = |id: i64| {
         error.starts_with(&format!("task {id} cannot be {what}: "))
             || error.starts_with(&format!("task ({id}, 1) cannot be {what}: "))
@@ -56,19 +56,18 @@ fn kick_and_plow_pass_over_what_no_update_can_write() {
             assert_eq!(in_state(q, "B"), [1, 2, 5]);
             assert_eq!(q.calls("kick"), 17);
             for verb in ["kick('{q}', 1)", "plow('{q}')", "plow(NULL::{q}, 9)"] {
-                let sql = format!("SELECT xqueue.{verb}").replace("{q}", &q.name);
-                expect_error(&mut q.admin, &sql, state, "");
+                q.fails(&format!("SELECT xqueue.{verb}"), state, "");
             }
             assert_eq!(q.ask_one("SELECT to_jsonb(xqueue.kick('{q}', 0))"), 0);
         },
     );
 }
 
-/// Returns a client that has taken all tasks.
-fn holder(q: &mut Queue) -> Client {
-    let (name, mut c) = (q.name.clone(), q.client());
-    assert_eq!(taken(&mut c, &name, "SELECT xqueue.take('{q}', count => 20)").len(), 20);
-    c
+/// Returns a session that has taken all tasks.
+fn holder(q: &mut Queue) -> Queue {
+    let mut holder = q.session();
+    assert_eq!(taken(&mut holder, ", count => 20").len(), 20);
+    holder
 }
 
 #[test]
@@ -78,21 +77,19 @@ fn release_all_passes_over_what_no_update_can_write() {
         assert_eq!(in_state(q, "T"), [1, 2, 5]);
         assert_named(q, "snatched");
         assert_eq!(q.calls("snatch"), 17);
-        let sql = format!("SELECT xqueue.release_all('{}')", q.name);
-        expect_error(&mut q.admin, &sql, state, "");
+        q.fails("SELECT xqueue.release_all('{q}')", state, "");
     });
 }
 
 #[test]
 fn give_back_passes_over_what_no_update_can_write() {
     with_each(holder, |q, mut holder, state| {
-        let name = q.name.clone();
         let give_back = "SELECT to_jsonb(xqueue.give_back('{q}'))";
-        assert_eq!(ask(&mut holder, &name, give_back), [json!(17)]);
+        assert_eq!(holder.ask(give_back), [json!(17)]);
         assert_eq!(in_state(q, "T"), [1, 2, 5]);
         assert_named(q, "given back");
         assert_eq!(q.calls("give_back"), 17);
-        expect_error(&mut holder, &give_back.replace("{q}", &name), state, "");
+        holder.fails(give_back, state, "");
     });
 }
 
@@ -102,18 +99,19 @@ fn give_back_of_all_queues_passes_over_a_queue() {
     let mut others = [queue(SHAPES[0], ""), queue(SHAPES[0], "")];
     let mut q = queue(SHAPES[0], "");
     q.sql("INSERT INTO {q} (id, payload) VALUES (1, 'bad')");
-    let mut c = q.client();
-    assert_eq!(taken(&mut c, &q.name, "SELECT xqueue.take('{q}')"), [1]);
+    let mut c = q.session();
+    assert_eq!(taken(&mut c, ""), [1]);
     for other in &mut others {
         other.sql("INSERT INTO {q} (id) VALUES (1), (2)");
-        assert_eq!(taken(&mut c, &other.name, "SELECT xqueue.take('{q}', count => 2)"), [1, 2]);
+        c.sql(&format!("SELECT xqueue.take('{}', count => 2)", other.name));
+        other.assert_tasks(&[("taken", 2)]);
     }
     q.sql(REFUSALS[1].0);
-    assert_eq!(ask(&mut c, "", "SELECT to_jsonb(xqueue.give_back())"), [json!(4)]);
+    assert_eq!(c.ask("SELECT to_jsonb(xqueue.give_back())"), [json!(4)]);
     assert_named(&mut q, "given back");
-    expect_error(&mut c, "SELECT xqueue.give_back()", "P0001", "not this one");
+    c.fails("SELECT xqueue.give_back()", "P0001", "not this one");
     q.sql("DELETE FROM {q}");
-    assert_eq!(ask(&mut c, "", "SELECT to_jsonb(xqueue.give_back())"), [json!(0)]);
+    assert_eq!(c.ask("SELECT to_jsonb(xqueue.give_back())"), [json!(0)]);
     for q in others.iter_mut().chain([&mut q]) {
         q.sql("DELETE FROM {q}");
         drop_functions(q);
@@ -146,8 +144,7 @@ fn named_tasks_are_changed_together() {
     let mut c = holder(&mut q);
     q.sql(REFUSALS[1].0);
     for verb in ["release('{q}', ARRAY[1, 2, 3])", "bury('{q}', ARRAY[1, 2, 3])"] {
-        let sql = format!("SELECT xqueue.{verb}").replace("{q}", &q.name);
-        expect_error(&mut c, &sql, "P0001", "not this one");
+        c.fails(&format!("SELECT xqueue.{verb}"), "P0001", "not this one");
     }
     assert_eq!(in_state(&mut q, "T").len(), 20);
     q.sql("DELETE FROM {q}");
