@@ -31,7 +31,7 @@ fn indexes_of_all_access_methods_find_written_rows() {
                 if index.starts_with("brin") {
                     q.sql(&format!("SELECT brin_summarize_new_values('{name}_own')"));
                 }
-                let taken = ids(&take(&mut q.admin, &name, "0", 20));
+                let taken = q.takes(20);
                 let (released, acked) = taken.split_at(1 + round);
                 q.sql(&format!("SELECT xqueue.release('{name}', ARRAY{released:?})"));
                 assert_eq!(
