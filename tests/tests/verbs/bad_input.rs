@@ -1,4 +1,4 @@
-//! Bad intervals, counts and NULLs: a clear error with SQLSTATE and hint, no change, and the backend survives.
+//! Bad intervals and counts, and a huge payload: a clear error with SQLSTATE and hint, and the backend survives.
 
 use xqueue_tests::*;
 
@@ -37,35 +37,6 @@ fn intervals_and_counts() {
         take(&mut q.admin, &q.name, "0", i32::MAX).len(),
         1,
         "no array of that size is made"
-    );
-}
-
-#[test]
-fn nulls_everywhere() {
-    let (mut q, _other) = sample();
-    refused(
-        &mut q,
-        &[
-            ("SELECT xqueue.upgrade(NULL::text)", "22004", ""),
-            ("SELECT xqueue.create(NULL::text)", "22004", ""),
-            ("SELECT xqueue.put(NULL::text, '{}')", "22004", ""),
-            ("SELECT xqueue.put('{q}', NULL::jsonb)", "22004", ""),
-            ("SELECT xqueue.take(NULL::text)", "22004", ""),
-            ("SELECT xqueue.take('{q}', '0', NULL)", "22004 22023", ""),
-            ("SELECT xqueue.ack(NULL::text, 1)", "22004", ""),
-            ("SELECT xqueue.release(NULL::text, 1)", "22004", ""),
-            ("SELECT xqueue.peek(NULL::text, 1)", "22004", ""),
-            ("SELECT xqueue.peek('{q}', NULL::bigint)", "22004", ""),
-            ("SELECT xqueue.ack(NULL::{q})", "22004", ""),
-            ("SELECT xqueue.release(NULL::{q})", "22004", ""),
-            ("SELECT xqueue.peek(NULL::{q})", "22004", ""),
-            ("SELECT xqueue.put(NULL::{q})", "22004", ""),
-            ("SELECT xqueue.stats(NULL::text)", "22004", ""),
-            ("SELECT xqueue.check(NULL::text)", "22004", ""),
-            ("SELECT xqueue.downgrade(NULL::text)", "22004", ""),
-            ("SELECT xqueue.drop(NULL::text)", "22004", ""),
-            ("CALL xqueue.next(NULL::text)", "22004", ""),
-        ],
     );
 }
 

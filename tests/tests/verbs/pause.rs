@@ -1,8 +1,8 @@
 //! Paused queues: takes return no task, everything else works.
 
 use xqueue_tests::{
-    Database, Queue, Stopped, Value, Waiter, ack, alone, id, is_waiting, json, put, release,
-    scalar, take, values, wait_until,
+    Database, Queue, Stopped, Value, Waiter, ack, alone, id, is_waiting, json, put, scalar,
+    wait_until,
 };
 
 fn paused_until(q: &mut Queue) -> Value {
@@ -109,30 +109,17 @@ fn each_in_a_tube_of_its_own() {
 #[test]
 fn a_pause_is_part_of_its_transaction() {
     let mut q = Queue::new("pause");
-    let name = q.name.clone();
-    let (mut c, mut other) = (q.client(), q.client());
-    put(&mut c, &name, 1);
-    c.batch_execute(&format!("BEGIN; SELECT xqueue.pause('{name}')")).unwrap();
-    assert!(take(&mut c, &name, "0", 1).is_empty(), "by itself it is seen at once");
-    assert_eq!(
-        take(&mut other, &name, "0", 1).len(),
-        1,
-        "by others not yet, and it keeps nobody waiting"
-    );
-    release(&mut other, &name, 1);
-    c.batch_execute("ROLLBACK").unwrap();
-    assert_eq!(take(&mut c, &name, "0", 1).len(), 1);
-    c.batch_execute(&format!(
-        "BEGIN; SAVEPOINT a; SELECT xqueue.pause('{name}'); ROLLBACK TO a; COMMIT"
-    ))
-    .unwrap();
-    assert_eq!(release(&mut c, &name, 1).len(), 1);
-    assert_eq!(take(&mut other, &name, "0", 1).len(), 1);
+    put(&mut q.admin, &q.name, 1);
+    q.sql("BEGIN; SAVEPOINT a; SELECT xqueue.pause('{q}')");
+    assert!(q.takes(1).is_empty(), "by itself it is seen at once");
+    q.sql("ROLLBACK TO a; COMMIT");
+    assert_eq!(q.takes(1), [1]);
     // A later upgrade keeps the pause.
     q.sql("SELECT xqueue.pause('{q}')");
     q.upgrade(&json!({"features": {"buried": true}}));
     assert_eq!(paused_until(&mut q), "infinity");
-    q.sql("SELECT xqueue.downgrade('{q}'); SELECT xqueue.upgrade('{q}', '{\"fields\": {\"status\": \"status\", \"owner\": \"owner\", \"runat\": \"runat\"}}')");
+    q.sql("SELECT xqueue.downgrade('{q}')");
+    q.upgrade(&json!({"fields": {"status": "status", "owner": "owner", "runat": "runat"}}));
     assert_eq!(paused_until(&mut q), Value::Null);
 }
 
@@ -142,46 +129,35 @@ fn no_consumer_is_forgotten_when_it_is_paused_again_and_again() {
     const TASKS: i64 = 300;
     let database = Database::new("pause");
     let mut q = Queue::new_in(&database.name, "pause");
-    let name = q.name.clone();
     // The worker would wake forgotten consumers.
     let worker = Stopped::worker(&mut q.admin);
-    let consumers: Vec<_> = (0..4)
-        .map(|_| {
-            let (mut c, name) = (q.client(), name.clone());
-            std::thread::spawn(move || {
-                let mut taken = 0;
-                loop {
-                    let task = scalar::<Value>(&mut c, &format!("CALL xqueue.next('{name}')"), &[]);
-                    if task["payload"] == json!("stop") {
-                        assert_eq!(ack(&mut c, &name, id(&task)).len(), 1);
-                        return taken;
-                    }
-                    assert_eq!(ack(&mut c, &name, id(&task)).len(), 1);
-                    taken += 1;
+    let consumers = [(); 4].map(|()| {
+        let mut session = q.session();
+        std::thread::spawn(move || {
+            let mut taken = 0;
+            loop {
+                let task = session.ask_one("CALL xqueue.next('{q}')");
+                session.sql(&format!("SELECT xqueue.ack('{{q}}', {})", id(&task)));
+                if task["payload"] == json!("stop") {
+                    return taken;
                 }
-            })
+                taken += 1;
+            }
         })
-        .collect();
-    let (mut pauser, queue) = (q.client(), name.clone());
+    });
+    let mut pauser = q.session();
     let pauses = std::thread::spawn(move || {
         for round in 0..200 {
-            let pause = ["", ", '1 ms'", ", '3 ms'"][round % 3];
-            values(
-                &mut pauser,
-                &format!("SELECT '1'::jsonb FROM xqueue.pause('{queue}'{pause})"),
-                &[],
-            );
-            if pause.is_empty() {
-                values(
-                    &mut pauser,
-                    &format!("SELECT '1'::jsonb FROM xqueue.resume('{queue}')"),
-                    &[],
-                );
+            if round % 3 > 0 {
+                pauser.sql(&format!("SELECT xqueue.pause('{{q}}', '{} ms')", round % 3));
+            } else {
+                pauser.sql("SELECT xqueue.pause('{q}')");
+                pauser.sql("SELECT xqueue.resume('{q}')");
             }
         }
     });
     for number in 0..TASKS {
-        put(&mut q.admin, &name, number);
+        put(&mut q.admin, &q.name, number);
     }
     pauses.join().expect("the pauses end");
     wait_until("all are taken", || q.stats()["tasks"]["total"] == 0);

@@ -40,29 +40,6 @@ fn arrays_of_no_records() {
     }
 }
 
-/// Bytes that imitate the header of a record, or of an expanded object elsewhere in memory.
-#[test]
-fn forged_headers() {
-    let mut q = queue();
-    // Length, then typmod -1 and the oid of a row type; and a pointer instead of a value.
-    let row_type: i64 = scalar(
-        &mut q.admin,
-        "SELECT reltype::bigint FROM pg_class WHERE oid = 'pg_class'::regclass",
-        &[],
-    );
-    let mut record = vec![0xa0, 0x0f, 0, 0, 0xff, 0xff, 0xff, 0xff];
-    record.extend((row_type as u32).to_le_bytes());
-    record.extend([0, 0, 0, 0, 0, 0, 33, 0, 0, 8, 24, 0, 1, 2, 3, 4]);
-    let object = [&[0x01, 0x03][..], &0xdead_beef_u64.to_le_bytes()[..]].concat();
-    for call in CALLS {
-        for bytes in [&record, &object] {
-            let sql = call.replace("{q}", &q.name).replace("{id}", "ARRAY[$1::bytea]");
-            let e = q.admin.query(&sql, &[bytes]).expect_err(&sql);
-            assert_eq!(code(&e), "42804", "{sql}: {e:?}");
-        }
-    }
-}
-
 /// A variable holds a row from before the key's column changed its type; it is not read with the new description.
 #[test]
 fn a_row_from_before_the_table_was_altered() {
