@@ -13,28 +13,28 @@ fn forgetful(q: &Queue) -> Client {
 }
 
 fn others() -> Vec<Queue> {
-    (0..OTHERS).map(|_| Queue::new("other")).collect()
+    let features = json!({"delayed": true, "buried": true});
+    let other = || Queue::with("other", COLUMNS, &json!({"features": features}));
+    (0..OTHERS).map(|_| other()).collect()
 }
 
-/// Returns PL/pgSQL statements that put a task into each of the others, take and ack it. They need a text variable
-/// `other`.
-fn use_each(others: &[Queue]) -> String {
+/// Makes a queue whose trigger at these events puts tasks into each of the others, acks one, buries one, and then runs
+/// `more`.
+fn using_each(others: &[Queue], events: &str, more: &str) -> Queue {
     let names: Vec<String> = others.iter().map(|q| format!("'{}'", q.name)).collect();
-    format!(
-        "FOREACH other IN ARRAY ARRAY[{}] LOOP
-           PERFORM xqueue.put(other, '[{{}}, {{}}]');
-           PERFORM xqueue.ack(other, (xqueue.take(other)->>'id')::bigint);
-           PERFORM xqueue.bury(other, (xqueue.take(other)->>'id')::bigint);
-         END LOOP;",
+    let mut q = Queue::new("evicted");
+    q.sql(&format!(
+        "CREATE FUNCTION {{q}}_uses() RETURNS trigger LANGUAGE plpgsql AS $$ DECLARE other text; BEGIN
+             FOREACH other IN ARRAY ARRAY[{}] LOOP
+                 PERFORM xqueue.put(other, '[{{}}, {{}}]');
+                 PERFORM xqueue.ack(other, (xqueue.take(other)->>'id')::bigint);
+                 PERFORM xqueue.bury(other, (xqueue.take(other)->>'id')::bigint);
+             END LOOP;
+             {more} RETURN NULL; END $$;
+         CREATE TRIGGER uses AFTER {events} ON {{q}} FOR EACH ROW EXECUTE FUNCTION {{q}}_uses()",
         names.join(", ")
-    )
-}
-
-/// Makes queues with feature buried.
-fn others_that_bury() -> Vec<Queue> {
-    let mut others = others();
-    others.iter_mut().for_each(|q| drop(q.upgrade(&json!({"features": {"buried": true}}))));
-    others
+    ));
+    q
 }
 
 #[test]
@@ -61,23 +61,13 @@ fn every_call_finds_an_evicted_queue_as_it_was() {
 
 #[test]
 fn triggers_that_use_many_others() {
-    let mut others = others_that_bury();
-    let mut q = Queue::new("evicted");
+    let mut others = others();
     // The trigger also puts into its own queue while the outer call runs.
-    let body = format!(
-        "DECLARE other text; BEGIN {} IF TG_OP = 'INSERT' AND (NEW.payload->>'n')::int > 0 THEN
-         PERFORM xqueue.put('{}', jsonb_build_object('payload', jsonb_build_object('n', (NEW.payload->>'n')::int - 1)));
-         END IF; RETURN NULL; END",
-        use_each(&others),
-        q.name
-    );
+    let more = "IF TG_OP = 'INSERT' AND (NEW.payload->>'n')::int > 0 THEN
+         PERFORM xqueue.put('{q}', jsonb_build_object('payload', jsonb_build_object('n', (NEW.payload->>'n')::int - 1)));
+         END IF;";
+    let mut q = using_each(&others, "INSERT OR UPDATE OR DELETE", more);
     let name = q.name.clone();
-    q.sql(&format!(
-        "CREATE FUNCTION f_{name}() RETURNS trigger LANGUAGE plpgsql AS $f$ {body} $f$"
-    ));
-    q.sql(&format!(
-        "CREATE TRIGGER uses AFTER INSERT OR UPDATE OR DELETE ON {name} FOR EACH ROW EXECUTE FUNCTION f_{name}()"
-    ));
     let mut c = forgetful(&q);
     for _ in 0..2 {
         put(&mut c, &name, 2);
@@ -92,24 +82,13 @@ fn triggers_that_use_many_others() {
     for other in &mut others {
         other.assert_tasks(&[("buried", 2 * 9), ("total", 2 * 9)]);
     }
-    q.sql(&format!("DROP FUNCTION f_{name} CASCADE"));
 }
 
 #[test]
 fn an_error_within() {
-    let mut others = others_that_bury();
-    let mut q = Queue::new("evicted");
+    let mut others = others();
+    let mut q = using_each(&others, "INSERT", "PERFORM 1 / (NEW.payload->>'n')::int;");
     let name = q.name.clone();
-    let body = format!(
-        "DECLARE other text; BEGIN {} PERFORM 1 / (NEW.payload->>'n')::int; RETURN NULL; END",
-        use_each(&others)
-    );
-    q.sql(&format!(
-        "CREATE FUNCTION f_{name}() RETURNS trigger LANGUAGE plpgsql AS $f$ {body} $f$"
-    ));
-    q.sql(&format!(
-        "CREATE TRIGGER fails AFTER INSERT ON {name} FOR EACH ROW EXECUTE FUNCTION f_{name}()"
-    ));
     let mut c = forgetful(&q);
     let put_in_block = format!(
         "DO $do$ BEGIN FOR n IN 0..3 LOOP BEGIN
@@ -126,7 +105,6 @@ fn an_error_within() {
     for other in &mut others {
         other.assert_tasks(&[("buried", 6), ("total", 6)]);
     }
-    q.sql(&format!("DROP FUNCTION f_{name} CASCADE"));
 }
 
 #[test]
@@ -176,12 +154,10 @@ fn queues_of_the_open_transaction() {
             assert_eq!(taken.len(), 1);
         }
         if commits {
-            t.commit().unwrap()
-        } else {
-            t.rollback().unwrap()
-        }
-        if commits {
+            t.commit().unwrap();
             Queue::adopt(&database(), &name).assert_tasks(&[("taken", 3), ("total", 3)]);
+        } else {
+            t.rollback().unwrap();
         }
     }
     others.iter_mut().for_each(|other| other.assert_tasks(&[("ready", 3)]));

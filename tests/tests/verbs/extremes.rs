@@ -1,7 +1,7 @@
 //! Values in a row are not trusted: each verb works on any value that a producer has written into a queue's columns.
 //! Arithmetic on them saturates, on the direct path and in statements.
 
-use xqueue_tests::{Client, Queue, json, scalar};
+use xqueue_tests::{Queue, Value, json, wait_until};
 
 const FEATURES: [&str; 2] = [
     r#"{"delayed": true, "buried": true, "zombie": 60, "ttl": true, "ttr": 60, "priority": true, "tube": true,
@@ -89,19 +89,13 @@ const VERBS: [(&str, &[&str]); 5] = [
 ];
 
 fn queue(features: &str, attempts: &str, has_trigger: bool) -> Queue {
-    let columns = format!(
-        "id bigint PRIMARY KEY, attempts {attempts}, payload jsonb, \
-         CHECK (id > 0)"
-    );
-    let features: xqueue_tests::Value = features.parse().expect("features");
+    let columns =
+        format!("id bigint PRIMARY KEY CHECK (id > 0), attempts {attempts}, payload jsonb");
+    let features: Value = features.parse().expect("features");
     let fields = json!({ "attempts": "attempts" });
     let mut q = Queue::with("extremes", &columns, &json!({"features": features, "fields": fields}));
     if has_trigger {
-        let name = q.name.clone();
-        q.sql(&format!(
-            "CREATE FUNCTION {name}_as_it_is() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END';
-             CREATE TRIGGER as_it_is BEFORE UPDATE ON {name} FOR EACH ROW EXECUTE FUNCTION {name}_as_it_is()"
-        ));
+        q.before_each("UPDATE", "RETURN new");
     }
     q
 }
@@ -141,19 +135,13 @@ fn no_verb_fails_for_a_value_in_the_row() {
                              UPDATE {{q}} SET {column} = {value};
                              SELECT xqueue.{verb}",
                         );
-                        failures.extend(failure(
-                            &mut q,
-                            &sql,
-                            &format!("{state} {column} = {value}: {verb}"),
-                        ));
+                        let label = format!("{state} {column} = {value}: {verb}");
+                        failures.extend(failure(&mut q, &sql, &label));
                     }
                 }
             }
         }
         assert!(failures.is_empty(), "{attempts}, {has_trigger}:\n{}", failures.join("\n"));
-        if has_trigger {
-            q.sql("DROP FUNCTION {q}_as_it_is() CASCADE");
-        }
     }
 }
 
@@ -196,26 +184,11 @@ fn the_worker_does_not_fail_for_a_value_in_the_row() {
         }
         let far = "runat > now() + interval '100 years'";
         q.sql(&format!("DELETE FROM {{q}} WHERE status IN ('W', 'Z') AND {far}"));
-        let name = q.name.clone();
-        xqueue_tests::wait_until("the worker has done with all", || {
-            let left = format!(
-                "SELECT to_jsonb(count(*)) FROM {name} WHERE status = 'T' OR runat < now()"
-            );
-            left_of(&mut q.admin, &left) == json!(0)
-        });
-        let error = format!(
-            "SELECT to_jsonb(coalesce(error, '')) FROM xqueue.queues WHERE queue = '{name}'::regclass"
-        );
-        assert_eq!(left_of(&mut q.admin, &error), json!(""));
+        let left = "SELECT to_jsonb(count(*)) FROM {q} WHERE status = 'T' OR runat < now()";
+        wait_until("the worker has done with all", || q.ask_one(left) == json!(0));
+        assert_eq!(q.error(), "");
         q.sql("DELETE FROM {q}");
-        if has_trigger {
-            q.sql("DROP FUNCTION {q}_as_it_is() CASCADE");
-        }
     }
-}
-
-fn left_of(c: &mut Client, sql: &str) -> xqueue_tests::Value {
-    scalar(c, sql, &[])
 }
 
 /// A count at the limit of its type stays there on both paths.
@@ -233,8 +206,5 @@ fn attempts_saturate() {
         q.sql("SELECT xqueue.give_back('{q}')");
         assert!(q.holds(1, &format!("status = 'R' AND attempts = {max} - 1")));
         assert!(q.holds(2, "status = 'R' AND attempts = 0"));
-        if has_trigger {
-            q.sql("DROP FUNCTION {q}_as_it_is() CASCADE");
-        }
     }
 }

@@ -8,6 +8,8 @@ use xqueue_tests::*;
 
 const COLUMNS: &str = "id bigint PRIMARY KEY, payload jsonb";
 
+const PUT: &str = r#"SELECT xqueue.put('{q}', '{"id": 1}', on_conflict => 'nothing')"#;
+
 fn put(c: &mut Client, name: &str, id: i64, what: &str) -> Vec<Value> {
     let sql = "SELECT xqueue.put($1, jsonb_build_object('id', $2::bigint), on_conflict => $3)";
     values(c, sql, &[&name, &id, &what])
@@ -18,29 +20,15 @@ fn a_put_waits_for_one_of_the_same_key_to_end() {
     for (end, there) in [("COMMIT", true), ("ROLLBACK", false)] {
         for what in ["nothing", "update"] {
             let mut q = Queue::with("conflict", COLUMNS, &json!({}));
-            let name = q.name.clone();
-            let (mut first, mut second) = (q.client(), q.client());
-            let waiting = pid(&mut second);
-            first.batch_execute("BEGIN").unwrap();
-            let sql = format!("SELECT xqueue.put('{name}', '{{\"id\": 1, \"payload\": 1}}')");
-            assert_eq!(values(&mut first, &sql, &[]).len(), 1);
-            let other = {
-                let name = name.clone();
-                thread::spawn(move || put(&mut second, &name, 1, what))
-            };
-            wait_until("the put waits", || {
-                scalar(
-                    &mut q.admin,
-                    "SELECT COALESCE(wait_event_type = 'Lock', false) FROM pg_stat_activity WHERE pid = $1",
-                    &[&waiting],
-                )
-            });
-            first.batch_execute(end).unwrap();
-            let got = other.join().unwrap();
-            assert_eq!(ids(&got), [1]);
-            assert_eq!(got[0]["payload"], if there { json!(1) } else { Value::Null });
+            let mut first = q.session();
+            first.sql(r#"BEGIN; SELECT xqueue.put('{q}', '{"id": 1, "payload": 1}')"#);
+            let put = PUT.replace("nothing", what).replace("{q}", &q.name);
+            let second = Waiter::start(q.client(), &put);
+            second.wait_for_lock(&mut q);
+            first.sql(end);
+            let (_second, task) = second.task();
+            assert_eq!(task["payload"], if there { json!(1) } else { Value::Null });
             assert_eq!(q.calls("put"), 1);
-            q.assert_exact();
         }
     }
 }
@@ -51,9 +39,9 @@ fn every_put_gets_its_task() {
     let seed = seed();
     for options in [json!({}), json!({"features": {"capacity": 1000, "retry": true}})] {
         let mut q = Queue::with("conflict", COLUMNS, &options);
-        let worker = |number: u64, config: postgres::Config, name: String| {
+        let workers = [0_u64, 1, 2, 3, 4, 5].map(|number| {
+            let (mut c, name) = (q.client(), q.name.clone());
             thread::spawn(move || {
-                let mut c = config.connect(postgres::NoTls).unwrap();
                 let mut random = StdRng::seed_from_u64(seed ^ number);
                 for _ in 0..300 {
                     let id = random.random_range(1..=5);
@@ -68,9 +56,7 @@ fn every_put_gets_its_task() {
                     }
                 }
             })
-        };
-        let workers: Vec<_> =
-            (0..6).map(|number| worker(number, q.config(), q.name.clone())).collect();
+        });
         for worker in workers {
             worker.join().unwrap();
         }
@@ -84,12 +70,10 @@ fn every_put_gets_its_task() {
 #[test]
 fn in_repeatable_read() {
     let mut q = Queue::with("conflict", COLUMNS, &json!({}));
-    let name = q.name.clone();
-    let mut c = q.client();
-    c.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").unwrap();
-    q.sql("SELECT xqueue.put('{q}', '{\"id\": 1}')");
-    let sql = format!("SELECT xqueue.put('{name}', '{{\"id\": 1}}', on_conflict => 'nothing')");
-    expect_error(&mut c, &sql, "40001", "could not serialize access");
-    c.batch_execute("ROLLBACK").unwrap();
-    assert_eq!(ids(&put(&mut c, &name, 1, "nothing")), [1]);
+    let mut old = q.session();
+    old.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+    q.sql(PUT);
+    old.fails(PUT, "40001", "could not serialize access");
+    old.sql("ROLLBACK");
+    assert_eq!(ids(&old.ask(PUT)), [1]);
 }

@@ -1,125 +1,114 @@
 //! Queues whose tasks are picked by a user's function.
 
-use xqueue_tests::{
-    COLUMNS, Queue, Role, Waiter, ack, expect_error, id, ids, json, put, release, scalar, take,
-    take_all, values,
-};
+use xqueue_tests::{COLUMNS, Queue, Role, Waiter, expect_error, id, ids, json, put, take_all};
 
 /// Makes a queue whose function picks with this SELECT; `count` and `tube` are its arguments.
-fn picked_by(features: &str, select: &str) -> (Queue, String) {
+fn picked_by(features: &str, select: &str) -> Queue {
     let features: xqueue_tests::Value = features.parse().expect("features");
     let mut q = Queue::with("pick", COLUMNS, &json!({ "features": features }));
-    let name = q.name.clone();
-    q.sql(&format!(
-        "CREATE FUNCTION {{q}}_pick(count integer, tube text) RETURNS SETOF bigint LANGUAGE sql AS $$ {select} $$"
-    ));
-    q.upgrade(&json!({"features": {"pick": format!("{name}_pick")}}));
-    (q, name)
+    picks(&mut q, "pick(count integer, tube text) RETURNS SETOF bigint", select);
+    q
+}
+
+/// Creates or replaces a function and lets it pick.
+fn picks(q: &mut Queue, function: &str, select: &str) {
+    q.sql(&format!("CREATE OR REPLACE FUNCTION {{q}}_{function} LANGUAGE sql AS $$ {select} $$"));
+    let name = function.split('(').next().unwrap_or_default();
+    let pick = format!("{}_{name}", q.name);
+    q.upgrade(&json!({"features": {"pick": pick}}));
 }
 
 #[test]
 fn the_function_says_which_and_in_which_order() {
-    let (mut q, name) =
+    let mut q =
         picked_by("{}", "SELECT id FROM {q} WHERE status = 'R' ORDER BY id DESC LIMIT count");
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 9)");
-    let mut c = q.client();
-    assert_eq!(ids(&take(&mut c, &name, "0", 1)), [9]);
-    assert_eq!(ids(&take(&mut c, &name, "0", 3)), [8, 7, 6]);
-    let rows = format!("SELECT to_jsonb(t) FROM xqueue.take(NULL::{name}, count => 2) AS t");
-    assert_eq!(ids(&values(&mut c, &rows, &[])), [5, 4]);
-    let next: xqueue_tests::Value = scalar(&mut c, &format!("CALL xqueue.next('{name}')"), &[]);
-    assert_eq!(id(&next), 3);
+    assert_eq!(q.takes(1), [9]);
+    assert_eq!(q.takes(3), [8, 7, 6]);
+    let rows = "SELECT to_jsonb(t) FROM xqueue.take(NULL::{q}, count => 2) AS t";
+    assert_eq!(ids(&q.ask(rows)), [5, 4]);
+    assert_eq!(id(&q.ask_one("CALL xqueue.next('{q}')")), 3);
     // A task that the caller names is taken without the function.
-    assert_eq!(ids(&values(&mut c, &format!("SELECT xqueue.take('{name}', id => 1)"), &[])), [1]);
-    assert_eq!(take_all(&mut c, &name), [2]);
-    assert!(take(&mut c, &name, "0", 1).is_empty());
+    assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', id => 1)")), [1]);
+    assert_eq!(q.takes(9), [2]);
+    assert!(q.takes(1).is_empty());
     assert_eq!(q.calls("take"), 9);
-    assert_eq!(ack(&mut c, &name, 8).len(), 1);
-    drop(c);
-    q.wait_for("ready", 8);
 }
 
 #[test]
 fn what_cannot_be_taken_is_passed_over() {
     let select = "SELECT * FROM unnest('{99, NULL, 4, 1, 3, 1, 2, 5}'::bigint[])";
-    let (mut q, name) = picked_by(r#"{"delayed": true, "ttl": true}"#, select);
+    let mut q = picked_by(r#"{"delayed": true, "ttl": true}"#, select);
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 5)");
-    let (mut c, mut other) = (q.client(), q.client());
-    assert_eq!(
-        ids(&values(&mut other, &format!("SELECT xqueue.take('{name}', id => 1)"), &[])),
-        [1]
-    );
-    q.sql("SELECT xqueue.switch('{q}', 4, 'W', '1 h')");
-    other.batch_execute(&format!("BEGIN; UPDATE {name} SET payload = '1' WHERE id = 3")).unwrap();
-    assert_eq!(ids(&take(&mut c, &name, "0", 10)), [2, 5]);
-    other.batch_execute("COMMIT").unwrap();
-    assert_eq!(ids(&take(&mut c, &name, "0", 10)), [3]);
-    for task in [2, 5] {
-        assert_eq!(release(&mut c, &name, task).len(), 1);
-    }
-    assert_eq!(ids(&take(&mut c, &name, "0", 1)), [2], "no more than wanted");
+    let mut other = q.session();
+    other.sql("SELECT xqueue.take('{q}', id => 1); SELECT xqueue.switch('{q}', 4, 'W', '1 h')");
+    other.sql("BEGIN; UPDATE {q} SET payload = '1' WHERE id = 3");
+    assert_eq!(q.takes(10), [2, 5]);
+    other.sql("COMMIT");
+    assert_eq!(q.takes(10), [3]);
+    q.sql("SELECT xqueue.release('{q}', ARRAY[2, 5])");
+    assert_eq!(q.takes(1), [2], "no more than wanted");
     q.sql("UPDATE {q} SET expires = clock_timestamp() WHERE id = 5");
-    assert!(take(&mut c, &name, "0", 1).is_empty());
+    assert!(q.takes(1).is_empty());
 }
 
 #[test]
 fn it_is_asked_again_as_long_as_others_are_faster() {
-    let (mut q, name) = picked_by("{}", "SELECT NULL::bigint");
+    let mut q = picked_by("{}", "SELECT NULL::bigint");
     q.sql("CREATE SEQUENCE {q}_asked; INSERT INTO {q} DEFAULT VALUES");
     let asked = |q: &mut Queue| -> i64 {
         q.ask_one("SELECT to_jsonb(nextval('{q}_asked'))").as_i64().expect("a number")
     };
     let replace = |q: &mut Queue, select: &str| {
-        q.sql(&format!("CREATE OR REPLACE FUNCTION {{q}}_pick(count integer, tube text) RETURNS SETOF bigint LANGUAGE sql AS $$ {select} $$"));
+        picks(q, "pick(count integer, tube text) RETURNS SETOF bigint", select);
     };
     // The function returns no row and is called once.
     replace(&mut q, "SELECT 1::bigint WHERE nextval('{q}_asked') < 0");
     let before = asked(&mut q);
-    assert!(take(&mut q.admin, &name, "0", 1).is_empty());
+    assert!(q.takes(1).is_empty());
     assert_eq!(asked(&mut q), before + 2);
     // The function returns a missing task: the number of calls is limited.
     replace(&mut q, "SELECT 99::bigint WHERE nextval('{q}_asked') > 0");
     let before = asked(&mut q);
-    assert!(take(&mut q.admin, &name, "0", 1).is_empty());
+    assert!(q.takes(1).is_empty());
     assert_eq!(asked(&mut q), before + 11);
     // The third call returns an existing task.
     q.sql("SELECT setval('{q}_asked', 1)");
     replace(&mut q, "SELECT CASE WHEN nextval('{q}_asked') < 4 THEN 99 ELSE 1 END");
-    assert_eq!(ids(&take(&mut q.admin, &name, "0", 1)), [1]);
-    q.sql("DROP SEQUENCE {q}_asked CASCADE");
+    assert_eq!(q.takes(1), [1]);
 }
 
 #[test]
 fn tube_time_to_run_and_attempts() {
     let features = r#"{"tube": true, "ttr": 60, "retry": true, "priority": true}"#;
     let select = "SELECT id FROM {q} t WHERE status = 'R' AND (t.tube = $2 OR $2 IS NULL) ORDER BY id DESC LIMIT count";
-    let (mut q, name) = picked_by(features, select);
+    let mut q = picked_by(features, select);
     q.sql("SELECT xqueue.put('{q}', '{}', tube => CASE WHEN i % 2 = 0 THEN 'even' END) FROM generate_series(1, 6) AS i");
-    let mut c = q.client();
-    let tube = |more: &str| format!("SELECT xqueue.take('{name}', tube => 'even'{more})");
-    assert_eq!(ids(&values(&mut c, &tube(""), &[])), [6]);
+    let tube = |q: &mut Queue, more: &str| {
+        ids(&q.ask(&format!("SELECT xqueue.take('{{q}}', tube => 'even'{more})")))
+    };
+    assert_eq!(tube(&mut q, ""), [6]);
     assert!(q.holds(6, "attempts = 1 AND runat > now() + '50 s'::interval"));
-    assert_eq!(ids(&values(&mut c, &tube(", ttr => '1 h', count => 9"), &[])), [4, 2]);
+    assert_eq!(tube(&mut q, ", ttr => '1 h', count => 9"), [4, 2]);
     assert!(q.holds(4, "runat > now() + '50 min'::interval"));
-    assert_eq!(ids(&take(&mut c, &name, "0", 9)), [5, 3, 1]);
+    assert_eq!(q.takes(9), [5, 3, 1]);
     // The function ignores the tube; the extension checks it.
-    q.sql("CREATE FUNCTION {q}_blind(count integer) RETURNS SETOF integer LANGUAGE sql AS 'SELECT * FROM generate_series(1, 6)'");
-    q.upgrade(&json!({"features": {"pick": format!("{name}_blind")}}));
+    let blind = "blind(count integer) RETURNS SETOF integer";
+    picks(&mut q, blind, "SELECT * FROM generate_series(1, 6)");
     q.sql("SELECT xqueue.release_all('{q}')");
-    assert_eq!(ids(&values(&mut c, &tube(", count => 9"), &[])), [2, 4, 6]);
-    q.sql("DROP FUNCTION {q}_blind");
-    q.upgrade(&json!({"features": {"pick": false}}));
+    assert_eq!(tube(&mut q, ", count => 9"), [2, 4, 6]);
 }
 
 #[test]
 fn waiting_consumers_ask_again() {
-    let (mut q, name) = picked_by(
+    let mut q = picked_by(
         "{}",
         "SELECT id FROM {q} WHERE status = 'R' AND payload = '1' ORDER BY id DESC LIMIT count",
     );
     let waiter = Waiter::take(&mut q);
-    let other = Waiter::waiting(&mut q, &format!("CALL xqueue.next('{name}')"));
-    put(&mut q.admin, &name, 5);
+    let next = format!("CALL xqueue.next('{}')", q.name);
+    let other = Waiter::waiting(&mut q, &next);
+    put(&mut q.admin, &q.name, 5);
     // The function does not pick that task.
     q.sql("INSERT INTO {q} (payload) SELECT '1' FROM generate_series(1, 2)");
     let kept = [waiter.join(), other.join()];
@@ -136,60 +125,45 @@ fn waiting_consumers_ask_again() {
 #[test]
 fn keys_of_several_columns() {
     let mut q = Queue::with("pick", "b text, a int, n int, PRIMARY KEY (a, b)", &json!({}));
-    let name = q.name.clone();
     q.sql("INSERT INTO {q} VALUES ('x', 1), ('y', 1), ('x', 2)");
-    q.sql(
-        "CREATE FUNCTION {q}_rows(count integer) RETURNS SETOF {q} LANGUAGE sql AS \
-        'SELECT * FROM {q} WHERE status = ''R'' ORDER BY b DESC, a DESC LIMIT count'",
-    );
-    q.sql("CREATE FUNCTION {q}_keys(count integer) RETURNS TABLE (b text, n int, a bigint) LANGUAGE sql AS \
-        'SELECT b, n, a FROM {q} WHERE status = ''R'' ORDER BY b, a DESC LIMIT count'");
     let keys = |q: &mut Queue| -> Vec<String> {
-        let taken = take(&mut q.admin, &name, "0", 9);
-        taken
-            .iter()
-            .map(|task| format!("{}{}", task["a"], task["b"].as_str().expect("text")))
-            .collect()
+        let taken = q.ask("SELECT xqueue.take('{q}', count => 9)");
+        q.sql("SELECT xqueue.release_all('{q}')");
+        taken.iter().map(|task| format!("{}{}", task["a"], task["b"].as_str().unwrap())).collect()
     };
-    q.upgrade(&json!({"features": {"pick": format!("{name}_rows")}}));
+    let ready = "FROM {q} WHERE status = 'R'";
+    let by_b = format!("SELECT * {ready} ORDER BY b DESC, a DESC LIMIT count");
+    picks(&mut q, "rows(count integer) RETURNS SETOF {q}", &by_b);
     assert_eq!(keys(&mut q), ["1y", "2x", "1x"]);
-    q.sql("SELECT xqueue.release_all('{q}')");
-    q.upgrade(&json!({"features": {"pick": format!("{name}_keys")}}));
+    let by_a = format!("SELECT b, n, a {ready} ORDER BY b, a DESC LIMIT count");
+    picks(&mut q, "keys(count integer) RETURNS TABLE (b text, n int, a bigint)", &by_a);
     assert_eq!(keys(&mut q), ["2x", "1x", "1y"]);
-    q.sql("SELECT xqueue.release_all('{q}')");
-    q.sql("CREATE FUNCTION {q}_half(count integer) RETURNS TABLE (a int, c int) LANGUAGE sql AS 'SELECT 1, 2'");
-    q.upgrade(&json!({"features": {"pick": format!("{name}_half")}}));
+    picks(&mut q, "half(count integer) RETURNS TABLE (a int, c int)", "SELECT 1, 2");
     q.fails("SELECT xqueue.take('{q}')", "42703", "pick.b");
-    q.upgrade(&json!({"features": {"pick": false}}));
-    q.sql("DROP FUNCTION {q}_rows; DROP FUNCTION {q}_keys; DROP FUNCTION {q}_half");
 }
 
 #[test]
 fn keys_of_another_type_are_read() {
-    let (mut q, name) = picked_by("{}", "SELECT 1::bigint");
-    put(&mut q.admin, &name, 1);
+    let mut q = picked_by("{}", "SELECT 1::bigint");
+    put(&mut q.admin, &q.name, 1);
     for (kind, value) in [("text", "'1'"), ("numeric", "1.0"), ("smallint", "1::int2")] {
-        q.sql(&format!(
-            "CREATE FUNCTION {{q}}_typed(count integer) RETURNS SETOF {kind} LANGUAGE sql AS $$ SELECT {value} $$"
-        ));
-        q.upgrade(&json!({"features": {"pick": format!("{name}_typed")}}));
+        let function = format!("{kind}(count integer) RETURNS SETOF {kind}");
+        picks(&mut q, &function, &format!("SELECT {value}"));
         if kind == "numeric" {
             let error = q.fails("SELECT xqueue.take('{q}')", "22P02", "invalid input syntax");
             assert!(error.hint().is_some(), "{error:?}");
         } else {
-            assert_eq!(take_all(&mut q.admin, &name), [1]);
-            assert_eq!(release(&mut q.admin, &name, 1).len(), 1);
+            assert_eq!(q.takes(9), [1]);
+            q.sql("SELECT xqueue.release('{q}', 1)");
         }
-        q.upgrade(&json!({"features": {"pick": false}}));
-        q.sql("DROP FUNCTION {q}_typed");
     }
 }
 
 #[test]
 fn it_runs_with_the_rights_of_the_consumer() {
     let role = Role::create();
-    let (mut q, name) =
-        picked_by("{}", "SELECT id FROM {q} WHERE payload = to_jsonb(current_user::text)");
+    let mut q = picked_by("{}", "SELECT id FROM {q} WHERE payload = to_jsonb(current_user::text)");
+    let name = q.name.clone();
     q.sql(&format!("GRANT SELECT, UPDATE ON {{q}} TO {0}; INSERT INTO {{q}} (payload) VALUES ('\"postgres\"'), ('\"{0}\"')", role.name));
     let mut c = role.client();
     // A function with that name in another schema is not used.
@@ -207,18 +181,17 @@ fn it_runs_with_the_rights_of_the_consumer() {
 /// The page docs/reference/options.md has a longer function of this kind.
 #[test]
 fn a_function_that_locks_gives_each_task_to_one_consumer() {
-    let (mut q, name) = picked_by(
+    let mut q = picked_by(
         "{}",
         "SELECT id FROM {q} WHERE status = 'R' ORDER BY id LIMIT count FOR NO KEY UPDATE SKIP LOCKED",
     );
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 200)");
     let consumers = [(); 4].map(|()| {
-        let (mut c, name) = (q.client(), name.clone());
+        let mut session = q.session();
         std::thread::spawn(move || {
-            let batches = std::iter::from_fn(|| {
-                Some(ids(&take(&mut c, &name, "0", 3))).filter(|tasks| !tasks.is_empty())
-            });
-            (batches.flatten().collect::<Vec<i64>>(), c)
+            let batches =
+                std::iter::from_fn(|| Some(session.takes(3)).filter(|tasks| !tasks.is_empty()));
+            (batches.flatten().collect::<Vec<i64>>(), session)
         })
     });
     let ended = consumers.map(|consumer| consumer.join().expect("it ends"));
