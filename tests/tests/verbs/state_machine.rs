@@ -2,9 +2,10 @@
 //! model. XQUEUE_SEED repeats a run.
 //!
 //! One thread drives all connections, and every time is an hour away or made to expire by hand, so a run depends on its
-//! seed alone. After each step the test waits for the worker. The checker has clients that work at the same time.
+//! seed alone. After each step the test waits for the worker.
 
 mod chance;
+mod crowd;
 mod features;
 mod late;
 mod machine;
@@ -14,6 +15,7 @@ mod performed;
 mod shape;
 mod times;
 
+use crowd::Crowd;
 use machine::Machine;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -34,4 +36,11 @@ fn a_queue_is_what_the_model_says() {
         }
         machine.finish();
     }
+}
+
+/// Producers, consumers and an administrator run concurrently in threads. Each task is acked exactly once, no matter
+/// how often it was released, lost, snatched or late, and no task is left.
+#[test]
+fn a_crowd_processes_every_task_once() {
+    Crowd::new(seed()).run();
 }
