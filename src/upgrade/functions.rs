@@ -58,7 +58,7 @@ fn find(name: &str, parameters: &[&'static str]) -> Result<FoundFunction> {
                  pg_catalog.format_type(p.prorettype, NULL) FROM pg_catalog.pg_proc p \
                  JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace \
                  WHERE p.oid OPERATOR(pg_catalog.=) pg_catalog.to_regprocedure($1)::pg_catalog.oid \
-                 AND p.prokind OPERATOR(pg_catalog.=) 'f'",
+                 AND p.prokind OPERATOR(pg_catalog.=) 'f' AND n.nspname OPERATOR(pg_catalog.!~) '^pg_temp_'",
                 &[(types::TEXT, Some(signature))],
             );
             rows.text(0, 1).zip(rows.text(0, 2))
@@ -73,7 +73,7 @@ fn find(name: &str, parameters: &[&'static str]) -> Result<FoundFunction> {
             format!("function {} does not exist", signatures.join(" or ")),
         )
         .hint(
-            "Name a function that is there, with its schema: it has to take just these parameters.",
+            "Name a function with its schema, which is not temporary. It has to take just these parameters.",
         )
     })
 }

@@ -75,6 +75,9 @@ SELECT id FROM xqueue.take(NULL::jobs);
 SELECT count(*) FROM others;
 SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": "app.no_such"}}');
 :code
+CREATE FUNCTION pg_temp.seen(task jsonb, event text) RETURNS void LANGUAGE sql AS 'SELECT';
+SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": "pg_temp.seen"}}');
+:code
 SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": "pg_catalog.pg_sleep"}}');
 :code
 SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": "a.b.c.d"}}');
