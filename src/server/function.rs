@@ -282,13 +282,13 @@ impl Output {
         row.require_composite();
         let row_type = RowType::of(row.type_oid());
         if !row_type.is_some_and(|now| self.has_columns_of(&now)) {
-            Error::columns_changed(&types::type_name(row.type_oid())).raise()
+            outdated(&types::type_name(row.type_oid())).raise()
         }
     }
 
     /// Refuses a table whose columns differ from the ones that the query was planned with.
     pub fn expects(&self, row: &RowType, queue: &str) -> Result<()> {
-        if self.has_columns_of(row) { Ok(()) } else { Err(Error::columns_changed(queue)) }
+        if self.has_columns_of(row) { Ok(()) } else { Err(outdated(queue)) }
     }
 
     fn has_columns_of(&self, row: &RowType) -> bool {
@@ -298,6 +298,14 @@ impl Output {
         self.compared.set(has.then(|| row.version()));
         has
     }
+}
+
+/// Returns the error for a query planned before the columns of a queue were changed. The session makes all kept plans
+/// again: the server does not know which of them depend on the columns.
+pub fn outdated(queue: &str) -> Error {
+    // SAFETY: marks the plans.
+    unsafe { pg_sys::ResetPlanCache() };
+    Error::columns_changed(queue)
 }
 
 /// Returns the datums of a row's values; the row must have exactly these columns.

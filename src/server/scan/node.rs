@@ -1,8 +1,8 @@
 //! Execution of the plan node. The code that runs for each call and row has no guards: they would cost time, and errors
 //! would lose their CONTEXT. It calls the server's functions directly, and has nothing to drop.
 
-use crate::error::Error;
 use crate::server::foreign::{attribute, list, list_nth};
+use crate::server::function::outdated;
 use crate::server::scan::kept::{Kept, KeptRow, tuple_of};
 use crate::server::scan::{Methods, new_node};
 use crate::server::{raw, types};
@@ -240,7 +240,7 @@ unsafe fn columns(scan: *mut Scan, row_type: pg_sys::Oid) -> pg_sys::TupleDesc {
 
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn refuse_columns(row_type: pg_sys::Oid) {
-    Error::columns_changed(&types::type_name(row_type)).raise()
+    outdated(&types::type_name(row_type)).raise()
 }
 
 unsafe extern "C-unwind" fn rescan(node: *mut pg_sys::CustomScanState) {

@@ -223,6 +223,33 @@ fn a_column_that_changes_its_modifier_or_collation_while_a_consumer_waits() {
     }
 }
 
+/// A function keeps the plan of its query. The session makes the plan again after the first call that it makes fail.
+#[test]
+fn a_function_is_planned_again() {
+    let columns = "id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, note text, old int, n int";
+    let mut q = Queue::with("altered", columns, &json!({}));
+    q.sql(
+        "INSERT INTO {q} (note) SELECT 'a' FROM generate_series(1, 20);
+         CREATE FUNCTION {q}_work() RETURNS int LANGUAGE plpgsql AS $$
+         DECLARE task record; BEGIN
+             FOR task IN SELECT * FROM xqueue.take(NULL::{q}) LOOP RETURN task.id; END LOOP;
+         END $$",
+    );
+    let (mut worker, work) = (q.client(), format!("SELECT {}_work()", q.name));
+    let mut next = 1;
+    for change in ["DROP old", "ALTER n TYPE text", "ADD later int", "DROP n"] {
+        assert_eq!(scalar::<i32>(&mut worker, &work, &[]), next);
+        q.sql(&format!("ALTER TABLE {{q}} {change}"));
+        if !change.starts_with("ADD") {
+            let words = "have changed since this query was planned";
+            expect_error(&mut worker, &work, "0A000", words);
+        }
+        assert_eq!(scalar::<i32>(&mut worker, &work, &[]), next + 1, "after {change}");
+        next += 2;
+    }
+    q.sql("DROP FUNCTION {q}_work()");
+}
+
 /// The recipe of docs/migrations.md, with a waiting consumer and a consumer that holds a task.
 #[test]
 fn a_type_is_changed_between_downgrade_and_upgrade() {
