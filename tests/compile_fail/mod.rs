@@ -19,16 +19,16 @@ pub fn a_value_out_of_a_datum(datum: pgrx::pg_sys::Datum) -> Value<'static> {
     Value::new(datum, pgrx::pg_sys::TEXTOID)
 }
 
-/// E0451: nor can its fields be filled in.
-#[cfg(compile_fail = "privacy")]
-pub fn a_value_put_together(value: Value) -> Value {
-    Value { oid: pgrx::pg_sys::TEXTOID, ..value }
-}
-
 /// E0624: only the fence sees the datum of a value.
 #[cfg(compile_fail = "privacy")]
 pub fn the_datum_of_a_value(value: Value) -> usize {
     value.datum().value()
+}
+
+/// E0451: only the fence fills in the fields of a value.
+#[cfg(compile_fail = "fields")]
+pub fn a_value_put_together(value: Value) -> Value {
+    Value { oid: pgrx::pg_sys::TEXTOID, ..value }
 }
 
 /// E0505: a value does not outlive the rows that it lies in.
