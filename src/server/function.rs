@@ -2,7 +2,7 @@
 
 use crate::error::{Error, OrRaise, Result};
 use crate::server::foreign::{attribute, list};
-use crate::server::row_type::{Columns, RowType, Version};
+use crate::server::row_type::{Columns, RowType, Version, outdated};
 use crate::server::scan::{self, Kept};
 use crate::server::types;
 use crate::server::value::Value;
@@ -298,14 +298,6 @@ impl Output {
         self.compared.set(has.then(|| row.version()));
         has
     }
-}
-
-/// Returns the error for a query planned before the columns of a queue were changed. The session makes all kept plans
-/// again: the server does not know which of them depend on the columns.
-pub fn outdated(queue: &str) -> Error {
-    // SAFETY: marks the plans.
-    unsafe { pg_sys::ResetPlanCache() };
-    Error::columns_changed(queue)
 }
 
 /// Returns the datums of a row's values; the row must have exactly these columns.

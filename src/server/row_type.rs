@@ -1,5 +1,6 @@
 //! Row types: their columns, and whether these have changed.
 
+use crate::error::Error;
 use crate::server::foreign::attribute;
 use pgrx::pg_sys::{self, Oid};
 use std::marker::PhantomData;
@@ -102,4 +103,12 @@ impl<'a> Columns<'a> {
             (column.atttypid, column.atttypmod, column.attcollation, column.attisdropped)
         })
     }
+}
+
+/// Returns the error for a query planned before the columns of a queue were changed. The session makes all kept plans
+/// again: the server does not know which of them depend on the columns.
+pub fn outdated(queue: &str) -> Error {
+    // SAFETY: marks the plans.
+    unsafe { pg_sys::ResetPlanCache() };
+    Error::columns_changed(queue)
 }

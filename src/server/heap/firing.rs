@@ -233,8 +233,8 @@ impl Open<'_> {
         self.firing.is_some()
     }
 
-    /// Returns whether a BEFORE trigger of an update has written to the log, or has changed a column of the row that is
-    /// neither a time nor set by the update.
+    /// Returns whether a BEFORE trigger of an update has done something that must survive a crash. It has written to the
+    /// log, or has changed a column of another type than a time that the update does not set.
     pub fn has_lasting_effect(&self) -> bool {
         self.firing.as_ref().is_some_and(|firing| firing.has_lasting_effect.get())
     }

@@ -2,7 +2,7 @@
 //! would lose their CONTEXT. It calls the server's functions directly, and has nothing to drop.
 
 use crate::server::foreign::{attribute, list, list_nth};
-use crate::server::function::outdated;
+use crate::server::row_type::outdated;
 use crate::server::scan::kept::{Kept, KeptRow, tuple_of};
 use crate::server::scan::{Methods, new_node};
 use crate::server::{raw, types};

@@ -1,5 +1,5 @@
 //! Feature utube: a sub-queue has at most one task in flight, its tasks are taken in order, and the sub-queues take
-//! turns. pg_regress and the isolation tester try what one and two sessions do; utube_steps and utube_random do it at
+//! turns. pg_regress and the isolation tester hold the cases of one and two sessions. utube_steps and utube_random are
 //! random.
 
 mod order;
