@@ -106,7 +106,7 @@ impl Shape {
 
     pub fn make(&self, theme: &str) -> Queue {
         let mut q = Queue::with(theme, &self.columns, &self.options);
-        q.status_is(self.status, self.words());
+        q.status_is(self.status, self.labels.words());
         let mut alter =
             vec![format!("ALTER TABLE {{q}} ALTER owner TYPE {} USING NULL", self.owner)];
         alter.extend(self.features.has_runat().then(|| self.runat.alter("runat")));
@@ -127,13 +127,9 @@ impl Shape {
         q
     }
 
-    fn words(&self) -> [&'static str; 6] {
-        self.labels.words()
-    }
-
     fn label(&self, status: char) -> &'static str {
         let at = LETTERS.iter().position(|letter| letter.starts_with(status));
-        at.map_or("?", |at| self.words()[at])
+        at.map_or("?", |at| self.labels.words()[at])
     }
 
     /// Returns SQL for the table as text, one line per task in the format of [`Shape::line`].
