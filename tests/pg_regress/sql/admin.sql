@@ -5,7 +5,7 @@ CREATE TABLE jobs (id int PRIMARY KEY, note text);
 SELECT xqueue.upgrade('jobs', '{"features": {"delayed": true, "buried": true, "keep": true}}')->'fields' AS fields;
 INSERT INTO jobs VALUES (1), (2), (3), (4), (5);
 
--- switch: a task nobody holds to any state
+-- switch: moves a task that no session holds to any state
 SELECT xqueue.switch('jobs', 1, 'B') - 'owner' AS task;
 SELECT id, status FROM xqueue.switch(NULL::jobs, 1, 'done');
 SELECT (xqueue.switch(j, status => 'R')).status FROM jobs j WHERE id = 1;
@@ -32,7 +32,7 @@ SELECT * FROM said('SELECT xqueue.switch(''jobs'', 1, ''R'')');
 SELECT * FROM said('SELECT xqueue.switch(''jobs'', ARRAY[2, 1], ''B'')');
 SELECT id, status FROM jobs ORDER BY id;
 
--- snatch: a taken one, whoever has it
+-- snatch: a taken task, of any session
 SELECT xqueue.snatch('jobs', 1) - 'owner' AS task;
 SELECT xqueue.ack('jobs', 1);
 :code
@@ -60,7 +60,7 @@ SELECT xqueue.switch('jobs', 3, 'B')->'status' AS status;
 SELECT xqueue.restart('jobs', 3);
 :code
 
--- delete: in whatever state it is; and the answer is what it was
+-- delete: in any state; returns the task as it was
 SELECT xqueue.delete('jobs', 2) - 'owner' AS task;
 SELECT id, status FROM xqueue.delete(NULL::jobs, '{3,4}');
 SELECT xqueue.delete('jobs', ARRAY[1, 2]);
@@ -86,7 +86,7 @@ SELECT xqueue.truncate('jobs');
 :code
 DROP TABLE children;
 
--- wait: a look, at what has been processed already
+-- wait: returns immediately if the task has been processed already
 SELECT xqueue.wait('jobs', 99);
 SELECT xqueue.wait('jobs', 1, '10 ms');
 SELECT xqueue.wait(NULL::jobs, 1, '0');
@@ -111,7 +111,7 @@ SELECT xqueue.wait('jobs', 1);
 :code
 ROLLBACK;
 
--- put_wait: nobody does it in time; or its life is over
+-- put_wait: no consumer processes the task in time, or its ttl expires
 CALL xqueue.put_wait('jobs', '{"id": 2}', '10 ms');
 CALL xqueue.put_wait(NULL::jobs, '{"id": 3}', '0');
 CALL xqueue.put_wait('jobs', '[{"id": 4}]', '0');

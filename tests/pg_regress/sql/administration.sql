@@ -36,21 +36,21 @@ SELECT xqueue.take('jobs', id => 'one');
 SELECT xqueue.take('jobs', id => 1, ttr => '1 s');
 :code
 
--- what is known of a task
+-- stats of single tasks
 SELECT jsonb_object_agg(name, CASE WHEN name IN ('pid', 'session', 'time_left') THEN to_jsonb(value IS NOT NULL) ELSE value END)
 FROM xqueue.stats('jobs', 5) AS known, jsonb_each(known) AS member(name, value);
 SELECT xqueue.stats(NULL::jobs, ARRAY[1, 99]);
 SELECT xqueue.stats('jobs', 'one');
 :code
 
--- all of them come back
+-- release_all: all taken tasks are ready again
 SELECT xqueue.release_all('jobs');
 SELECT xqueue.release_all(NULL::jobs);
 SELECT id, status, attempts, owner FROM jobs ORDER BY id;
 SELECT xqueue.ack('jobs', 4);
 :code
 
--- the statistics begin anew
+-- stats_reset: the counters of calls start at zero
 SELECT calls->>'put' AS put, calls->>'take' AS take, calls->>'snatch' AS snatch, transitions FROM jsonb_to_record(xqueue.stats('jobs')) AS s(calls jsonb, transitions jsonb);
 SELECT xqueue.stats_reset('jobs');
 SELECT calls->>'put' AS put, calls->>'take' AS take, calls->>'snatch' AS snatch, transitions FROM jsonb_to_record(xqueue.stats('jobs')) AS s(calls jsonb, transitions jsonb);
@@ -73,7 +73,7 @@ SELECT xqueue.pause('jobs', '-1 s');
 SELECT xqueue.pause('pg_class');
 :code
 
--- a function that picks
+-- the queue's own function picks the tasks
 CREATE FUNCTION last_first(count integer) RETURNS SETOF integer LANGUAGE sql SET search_path FROM CURRENT
 AS $$ SELECT id FROM jobs WHERE status = 'R' ORDER BY id DESC LIMIT count $$;
 SELECT xqueue.upgrade('jobs', '{"features": {"pick": "last_first"}}')->'features'->'pick' AS pick;

@@ -7,7 +7,7 @@ SELECT indexdef FROM pg_indexes WHERE indexname = 'xqueue_jobs_buried_idx';
 INSERT INTO jobs SELECT n, 'n' || n FROM generate_series(1, 8) n;
 SELECT id FROM xqueue.take(NULL::jobs, count => 8);
 
--- Both forms; the row in the place of its key; a batch; columns set in the same statement
+-- Both forms; a row instead of its key; a batch; columns set in the same statement
 SELECT xqueue.bury('jobs', 1) - 'owner' AS buried;
 SELECT id, status, owner, note FROM xqueue.bury(NULL::jobs, 2, '{"note": "bad"}');
 SELECT (xqueue.bury(j)).status FROM jobs j WHERE id = 3;
@@ -15,7 +15,7 @@ SELECT id, status FROM xqueue.bury(NULL::jobs, ARRAY[6, 5, 4], update => '{"note
 SELECT id, status, note FROM jobs ORDER BY id;
 SELECT count(*) AS "nobody takes them" FROM xqueue.take(NULL::jobs);
 
--- One dug out, the n with the least keys, all
+-- dig: one task. plow and kick: the n tasks with the least keys, or all
 SELECT xqueue.dig('jobs', 2) - 'owner' AS dug;
 SELECT (xqueue.dig(j)).status FROM jobs j WHERE id = 6;
 SELECT id, status FROM xqueue.plow(NULL::jobs, 1);
@@ -30,11 +30,11 @@ SELECT id FROM xqueue.bury(NULL::jobs, '{7,8}');
 SELECT id FROM xqueue.plow(NULL::jobs) ORDER BY id;
 SELECT xqueue.stats('jobs')->'calls'->'bury' AS bury, xqueue.stats('jobs')->'calls'->'kick' AS kick;
 
--- By hand it is the same
+-- A task buried by hand can be dug out, too
 UPDATE jobs SET status = 'B' WHERE id = 1;
 SELECT xqueue.dig('jobs', 1)->'status' AS status;
 
--- What cannot be
+-- Refused calls
 SELECT xqueue.bury('jobs', 1);
 :code
 SELECT xqueue.bury('jobs', 99);

@@ -1,4 +1,4 @@
--- stats: exact after whatever changes the table, once the transaction is over.
+-- stats: exact after the end of a transaction, no matter how it changed the table.
 \set SHOW_CONTEXT never
 CREATE TABLE jobs (id int PRIMARY KEY, payload text);
 SELECT xqueue.upgrade('jobs', '{"features": {"delayed": true}}')->'queue' AS queue;
@@ -28,7 +28,7 @@ EXECUTE tasks;
 DELETE FROM jobs WHERE id IN (7, 10, 20);
 EXECUTE tasks;
 
--- rolled back, as a whole and in part
+-- rolled back, completely or in part
 BEGIN;
 INSERT INTO jobs VALUES (11);
 UPDATE jobs SET status = 'Z' WHERE id < 3;
@@ -59,7 +59,7 @@ $$;
 EXECUTE tasks;
 SELECT xqueue.check('jobs');
 
--- TRUNCATE, and what comes after it in the same transaction
+-- TRUNCATE, and later changes of the same transaction
 BEGIN;
 INSERT INTO jobs VALUES (30);
 SAVEPOINT a;
@@ -83,13 +83,13 @@ ROLLBACK;
 EXECUTE tasks;
 SELECT xqueue.check('jobs');
 
--- triggers that would not fire
+-- replicas: ordinary triggers would not fire
 SET session_replication_role = replica;
 INSERT INTO jobs VALUES (3);
 RESET session_replication_role;
 EXECUTE tasks;
 
--- calls: what was committed
+-- calls: only those that were committed
 SELECT id FROM xqueue.put(NULL::jobs, '[{"id": 4}, {"id": 5}]');
 SELECT count(*) FROM xqueue.take(NULL::jobs, count => 4);
 SELECT count(*) FROM xqueue.ack(NULL::jobs, '{1,2}');
@@ -102,7 +102,7 @@ EXECUTE tasks;
 SELECT c.take, c.ack, c.release, c.delay, c.session
 FROM xqueue.stats(NULL::jobs) s, jsonb_to_record(s->'calls') AS c (put int, take int, ack int, release int, delay int, session int);
 
--- the delay is over
+-- the delay ends
 UPDATE jobs SET runat = now() WHERE status = 'W';
 DO $$
 BEGIN

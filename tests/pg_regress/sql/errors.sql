@@ -1,4 +1,4 @@
--- Errors as people see them: message, DETAIL, HINT, SQLSTATE. Nothing is changed by any of them.
+-- Errors with message, DETAIL, HINT and SQLSTATE. No refused call changes anything.
 \set SHOW_CONTEXT never
 \set code '\\echo SQLSTATE :LAST_ERROR_SQLSTATE'
 CREATE TABLE jobs (id bigint PRIMARY KEY, payload jsonb, due date);
@@ -37,7 +37,7 @@ SELECT xqueue.ack('jobs', '{"key": 1}'::jsonb);
 SELECT xqueue.peek('jobs', 'x');
 :code
 
--- What is put
+-- The tasks that are put
 SELECT xqueue.put('jobs', '{"id": 3, "paylaod": 1}');
 :code
 SELECT xqueue.put('jobs', '{"id": "three"}');
@@ -102,7 +102,7 @@ SELECT xqueue.stats(NULL::plain);
 SELECT xqueue.check('plain');
 :code
 
--- What cannot be a queue
+-- Tables that cannot be queues
 CREATE TABLE nokey (id int, UNIQUE (id));
 SELECT xqueue.upgrade('nokey');
 :code

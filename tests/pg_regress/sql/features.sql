@@ -1,4 +1,4 @@
--- All features at once, in both forms; options that make no sense; times, numbers and NULLs that cannot be.
+-- All features together, in both forms; contradictory options; invalid times, numbers and NULLs.
 \set SHOW_CONTEXT never
 \set code '\\echo SQLSTATE :LAST_ERROR_SQLSTATE'
 CREATE TABLE jobs (region text, no int, note text, PRIMARY KEY (region, no));
@@ -25,7 +25,7 @@ SELECT count(*) AS "triggers, indexes" FROM (SELECT tgname FROM pg_trigger WHERE
     SELECT indexname FROM pg_indexes WHERE tablename = 'jobs' AND indexname LIKE '%idx') AS rest;
 DROP TABLE jobs;
 
--- Options that make no sense
+-- Contradictory and invalid options
 CREATE TABLE jobs (id int PRIMARY KEY);
 SELECT xqueue.upgrade('jobs', '{"features": {"keep": true, "zombie": true}}');
 :code
@@ -52,7 +52,7 @@ SELECT jsonb_array_elements_text(xqueue.upgrade('timed', '{"fields": {"runat": "
 DROP TABLE timed;
 SELECT xqueue.upgrade('jobs', '{"fields": {"tube": "id"}, "features": {"tube": true}}')->'fields' AS "the key as tube";
 SELECT xqueue.downgrade('jobs', drop_columns => true);
--- what the queue changes by itself cannot be the key
+-- columns that the queue changes cannot belong to the key
 SELECT xqueue.upgrade('jobs', '{"fields": {"attempts": "id"}, "features": {"retry": true}}');
 :code
 CREATE TABLE keys (id uuid, word text, PRIMARY KEY (id, word));
@@ -65,7 +65,7 @@ SELECT xqueue.upgrade('jobs', '{"existing": "W"}');
 :code
 SELECT count(*) AS queues FROM xqueue.queues WHERE queue = 'jobs'::regclass;
 
--- Times, numbers and NULLs that cannot be
+-- Invalid times, numbers and NULLs
 SELECT xqueue.upgrade('jobs', '{"features": {"delayed": true, "buried": true, "zombie": true, "ttl": true, "ttr": true, "priority": true, "tube": true, "retry": true}}')->'features'->'ttl' AS ttl;
 SELECT id FROM xqueue.put(NULL::jobs, '[{"id": 1}, {"id": 2}]');
 SELECT id FROM xqueue.take(NULL::jobs);
@@ -91,7 +91,7 @@ SELECT xqueue.snatch('jobs', 1, '300000 years');
 :code
 SELECT xqueue.switch('jobs', 2, 'Z', '-1 s');
 :code
--- a time to run without sense, which is a column like others, is as long as can be, and blocks nobody
+-- an absurd ttr in the column is cut to the longest or shortest possible one, and blocks no consumer
 SELECT xqueue.put('jobs', '{"id": 0, "ttr": "170000000 years"}')->'status' AS status;
 INSERT INTO jobs (id, ttr) VALUES (-1, '-100 years');
 SELECT id, status, round(extract(epoch FROM runat - now()) / 86400 / 365) AS years FROM xqueue.take(NULL::jobs, count => 2) ORDER BY id;
@@ -117,7 +117,7 @@ SELECT xqueue.truncate(NULL::text);
 :code
 CALL xqueue.put_wait(NULL::text, '{}');
 :code
--- a composite value that is no row of a queue
+-- a composite value that is not a row of a queue
 SELECT xqueue.bury(ROW(1));
 :code
 SELECT xqueue.kick(5, 5);
@@ -131,7 +131,7 @@ CREATE ROLE xqueue_guest;
 CREATE TABLE jobs (id int PRIMARY KEY, note text);
 SELECT xqueue.upgrade('jobs', '{"features": {"buried": true, "keep": true, "ttr": true}}')->'fields' AS fields;
 INSERT INTO jobs VALUES (1), (2), (3);
--- reads, and updates, but neither inserts nor deletes
+-- a role with SELECT and UPDATE, but without INSERT and DELETE
 GRANT SELECT, UPDATE ON jobs TO xqueue_guest;
 SET ROLE xqueue_guest;
 SELECT id FROM xqueue.take(NULL::jobs);

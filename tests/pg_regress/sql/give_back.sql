@@ -23,7 +23,7 @@ SELECT count(*) FROM xqueue.take(NULL::jobs);
 SELECT xqueue.give_back(NULL::text);
 SELECT count(*) FROM xqueue.take(NULL::mails);
 SELECT xqueue.give_back(NULL::mails);
--- of the same transaction, and undone by its end
+-- tasks taken by the same transaction, and a rollback
 BEGIN;
 SELECT count(*) FROM xqueue.take(NULL::jobs, count => 2);
 SELECT xqueue.give_back();
@@ -34,7 +34,7 @@ SELECT xqueue.give_back();
 ROLLBACK;
 SELECT count(*) FROM jobs WHERE status = 'T';
 SELECT xqueue.stats('jobs')->'calls'->'give_back' AS released;
--- only where it may
+-- of a queue only with the privilege; of all queues, those that the role can change
 CREATE ROLE regress_give_back;
 GRANT SELECT, UPDATE ON mails TO regress_give_back;
 SELECT xqueue.give_back();
@@ -44,7 +44,7 @@ SELECT xqueue.give_back('jobs');
 SELECT count(*) FROM xqueue.take(NULL::mails);
 SELECT xqueue.give_back();
 RESET ROLE;
--- what a role may only put into does not hinder it
+-- a queue into which the role can only put does not make it fail
 SELECT count(*) FROM xqueue.take(NULL::jobs);
 GRANT SELECT, INSERT ON jobs TO regress_give_back;
 SET ROLE regress_give_back;
@@ -66,7 +66,7 @@ SELECT id, attempts, reason FROM xqueue.take(NULL::jobs);
 SELECT id, status, attempts, runat > now() AS later FROM xqueue.release(NULL::jobs, 1, failed => false, error => 'shut down', delay => '1 hour');
 SELECT id, status, reason FROM xqueue.restart(NULL::jobs, 1);
 SELECT id, attempts FROM xqueue.take(NULL::jobs);
--- after the last attempt the burial says both
+-- after the last attempt the reason contains both
 SELECT id, status, attempts, reason FROM xqueue.release(NULL::jobs, 1, error => 'no answer');
 SELECT id, attempts FROM xqueue.take(NULL::jobs, id => 2);
 SELECT id, status, attempts FROM xqueue.release(NULL::jobs, 2, failed => NULL);
@@ -74,7 +74,7 @@ SELECT xqueue.release('mails', '{"a": 1, "b": 1}', error => 'no answer');
 :code
 SELECT id, attempts FROM xqueue.take(NULL::jobs, id => '{3,4}') ORDER BY id;
 SELECT id, attempts, reason FROM xqueue.release(NULL::jobs, '{3,4}', error => 'both') ORDER BY id;
--- a snatched or released crowd
+-- snatch and release_all
 SELECT id, attempts FROM xqueue.take(NULL::jobs, id => 5);
 SELECT id, attempts FROM xqueue.snatch(NULL::jobs, 5);
 SELECT id, attempts FROM xqueue.take(NULL::jobs, id => 5);

@@ -10,7 +10,7 @@ SET search_path = app, public;
 SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": "changed", "delayed": true, "buried": true, "keep": true, "ttr": true, "ttl": true, "tube": true, "retry": {"limit": 3}}}')->'features'->'on_task_change' AS hook;
 RESET search_path;
 
--- What has happened, in one word
+-- The event of each change
 SELECT count(*) FROM xqueue.put(NULL::jobs, '[{"id": 1}, {"id": 2}, {"id": 3}]');
 SELECT id FROM xqueue.take(NULL::jobs, count => 2);
 SELECT id FROM xqueue.touch(NULL::jobs, 1, '1 s');
@@ -47,7 +47,7 @@ DELETE FROM jobs WHERE id = 4;
 SELECT id, status, event FROM app.journal ORDER BY no;
 TRUNCATE app.journal;
 
--- Rolled back with the change, and the change with it
+-- A rollback undoes the function's work, and the function's error the change
 BEGIN;
 SELECT id FROM xqueue.take(NULL::jobs);
 ROLLBACK;
@@ -69,7 +69,7 @@ SELECT id, "from", status FROM others;
 SELECT xqueue.stats('others')->'transitions' AS transitions, xqueue.stats('others')->'calls'->'ack' AS ack;
 SELECT xqueue.check('others');
 
--- Off; and what is no such function
+-- Switched off; functions that are refused
 SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": false}}')->'features'->'on_task_change' AS hook;
 SELECT id FROM xqueue.take(NULL::jobs);
 SELECT count(*) FROM others;
@@ -86,7 +86,7 @@ SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": ""}}');
 :code
 SELECT xqueue.check('jobs') - 'mark' - 'buried_mark' AS "check";
 DROP TABLE jobs, others;
--- One that was dropped is named, where it is missed
+-- The error names a function that was dropped
 CREATE TABLE jobs (id int PRIMARY KEY);
 SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": "app.changed"}}')->'features'->'on_task_change' AS hook;
 SET client_min_messages = warning;

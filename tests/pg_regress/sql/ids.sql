@@ -18,14 +18,14 @@ SELECT id FROM xqueue.put(NULL::negative, '{}');
 SELECT xqueue.downgrade('negative');
 SELECT attidentity FROM pg_attribute WHERE attrelid = 'negative'::regclass AND attname = 'id';
 DROP TABLE negative;
--- time64 in its place: after all that was
+-- time64 instead: greater than all keys before
 SELECT xqueue.upgrade('jobs', '{"features": {"id": "time64"}}')->'features'->'id' AS id;
 SELECT count(*) AS tasks, count(DISTINCT id) AS keys, min(id) > 1700000000000000 AS late
 FROM xqueue.put(NULL::jobs, (SELECT jsonb_agg(jsonb_build_object('note', n::text)) FROM generate_series(1, 100) n));
 SELECT bool_and(id > before) AS growing FROM (SELECT id, lag(id) OVER (ORDER BY note::int) AS before FROM jobs WHERE id > 1000) AS keys;
 SELECT xqueue.time64('jobs') < xqueue.time64('jobs') AS growing;
 INSERT INTO jobs (note) VALUES ('by hand') RETURNING id > 1700000000000000 AS late;
--- after one from the future, too, once the queue has been asked for it
+-- greater than a key from the future, too, once time64 is switched on again
 INSERT INTO jobs (id) VALUES (4000000000000000);
 SELECT xqueue.upgrade('jobs', '{"features": {"id": false}}')->'features'->'id' AS id;
 SELECT xqueue.upgrade('jobs', '{"features": {"id": "time64"}}')->'features'->'id' AS id;
@@ -63,7 +63,7 @@ SELECT xqueue.upgrade('jobs', '{"features": {"id": "uuid"}}')->'features'->'id' 
 SELECT length(id) FROM xqueue.put(NULL::jobs, '{}');
 DROP TABLE jobs;
 
--- A user's function, which is found again whatever the search path
+-- A user's function, which is found with any search path
 CREATE SCHEMA app;
 CREATE SEQUENCE app.tens START WITH 10 INCREMENT BY 10;
 CREATE FUNCTION app."next; ten"() RETURNS bigint LANGUAGE sql AS $$ SELECT pg_catalog.nextval('app.tens') $$;
@@ -106,7 +106,7 @@ SELECT xqueue.upgrade('jobs', '{"features": {"id": false}}')->'features'->'id' A
 SELECT id FROM xqueue.put(NULL::jobs, '{}');
 DROP TABLE jobs;
 
--- Keys for which it cannot be
+-- Types of keys that do not allow it
 CREATE TABLE jobs (id text PRIMARY KEY);
 SELECT xqueue.upgrade('jobs', '{"features": {"id": "auto_increment"}}');
 :code

@@ -1,26 +1,26 @@
--- Keys without a type, as drivers send them: what is read, and what is refused.
+-- Keys without a type, which drivers send: accepted and refused forms.
 \set SHOW_CONTEXT never
 \set code '\\echo SQLSTATE :LAST_ERROR_SQLSTATE'
 CREATE TABLE jobs (id bigint PRIMARY KEY);
 SELECT xqueue.upgrade('jobs')->'key' AS key;
 INSERT INTO jobs SELECT generate_series(1, 40);
 SELECT count(*) FROM xqueue.take(NULL::jobs, count => 30);
--- one: a number, an object, a task as it was given
+-- one key: a number, an object, a task as it was returned
 SELECT id FROM xqueue.ack(NULL::jobs, '1');
 SELECT id FROM xqueue.ack(NULL::jobs, '{"id": 2}');
 SELECT id FROM xqueue.ack(NULL::jobs, '{"id": "3", "status": "T"}');
--- several: an array of the server's, joined by commas, JSON
+-- several keys: an SQL array, a list with commas, JSON
 SELECT id FROM xqueue.ack(NULL::jobs, '{4,5}');
 SELECT id FROM xqueue.ack(NULL::jobs, '6, 7');
 SELECT id FROM xqueue.ack(NULL::jobs, '[8, {"id": 9}]');
 SELECT count(*) FROM xqueue.ack(NULL::jobs, '{}');
 SELECT count(*) FROM xqueue.ack(NULL::jobs, '[]');
--- of type varchar, as JDBC sends strings
+-- of type varchar, which JDBC uses for strings
 SELECT id FROM xqueue.ack(NULL::jobs, '21'::varchar);
 SELECT id FROM xqueue.ack(NULL::jobs, '{"id": 22}'::varchar);
 SELECT id FROM xqueue.ack(NULL::jobs, '{23,24}'::varchar);
 SELECT id FROM xqueue.ack(NULL::jobs, '25, 26'::varchar(10));
--- what is none of them
+-- other forms are refused
 SELECT xqueue.ack('jobs', '10;11');
 :code
 SELECT xqueue.ack('jobs', '10,');
@@ -37,7 +37,7 @@ SELECT xqueue.ack('jobs', '[10, [11]]');
 :code
 SELECT xqueue.ack('jobs', '');
 :code
--- in the other places where keys stand, too
+-- other parameters accept them, too
 SELECT id FROM xqueue.take(NULL::jobs, id => '31,32');
 SELECT id FROM xqueue.take(NULL::jobs, done => '31,32');
 SELECT xqueue.wait('jobs', '{"id": 1}');
@@ -54,7 +54,7 @@ SELECT id FROM xqueue.ack(NULL::jobs, '["00000000-0000-0000-0000-000000000003"]'
 SELECT id FROM xqueue.ack(NULL::jobs, '{"id": "00000000-0000-0000-0000-000000000004"}');
 DROP TABLE jobs;
 
--- a key that is a text is itself whatever it looks like; with a type it is what that says
+-- a text without a type is always the key itself; with a type, the type decides
 CREATE TABLE jobs (id text PRIMARY KEY);
 SELECT xqueue.upgrade('jobs')->'key' AS key;
 INSERT INTO jobs VALUES ('{"id": "a"}'), ('a'), ('a,b'), ('b');

@@ -2,7 +2,7 @@
 \set SHOW_CONTEXT never
 \set code '\\echo SQLSTATE :LAST_ERROR_SQLSTATE'
 
--- keep: what is acked stays
+-- keep: acked tasks stay
 CREATE TABLE jobs (id int PRIMARY KEY, result text);
 SELECT xqueue.upgrade('jobs', '{"features": {"keep": true}}')->'fields' AS fields;
 INSERT INTO jobs VALUES (1), (2), (3);
@@ -20,7 +20,7 @@ SELECT xqueue.upgrade('jobs', '{"features": {"zombie": true}}');
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 
--- zombie: it stays for a time, where one is given; without, it is deleted
+-- zombie: an acked task stays for the given time; without a time, it is deleted
 CREATE TABLE jobs (id int PRIMARY KEY);
 SELECT xqueue.upgrade('jobs', '{"features": {"zombie": true}}')->'fields' AS fields;
 INSERT INTO jobs VALUES (1), (2), (3), (4);
@@ -48,7 +48,7 @@ SELECT xqueue.upgrade('jobs', '{"features": {"keep": true}}');
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 
--- ttl, only where it is given
+-- ttl without a default: only tasks with a ttl of their own expire
 CREATE TABLE jobs (id int PRIMARY KEY);
 SELECT xqueue.upgrade('jobs', '{"features": {"ttl": true}}')->'fields' AS fields;
 SELECT id, expires FROM xqueue.put(NULL::jobs, '{"id": 1}');
@@ -58,7 +58,7 @@ SELECT until('NOT EXISTS (SELECT FROM jobs WHERE id = 4)');
 SELECT id, status FROM xqueue.put(NULL::jobs, '{"id": 5}', ttl => '0');
 SELECT id FROM xqueue.take(NULL::jobs, count => 5);
 SELECT until('NOT EXISTS (SELECT FROM jobs WHERE id = 5)');
--- spared while it is out, judged when it comes back, also if it was touched or buried
+-- a taken task does not expire; it can expire as soon as it is released
 UPDATE jobs SET expires = now() - interval '1 hour' WHERE id = 2;
 SELECT id, status FROM xqueue.touch(NULL::jobs, 3, '1 hour');
 SELECT id, status FROM xqueue.release(NULL::jobs, 2);
@@ -74,7 +74,7 @@ SELECT xqueue.put('jobs', '{"id": 6}', ttl => 'soon');
 :code
 SELECT xqueue.put('jobs', '{"id": 6}', ttr => '1 s');
 :code
--- with a default, also for who inserts by hand
+-- with a default, also for tasks inserted by hand
 SELECT xqueue.upgrade('jobs', '{"features": {"ttl": 3600}}')->'features'->'ttl' AS ttl;
 INSERT INTO jobs (id) VALUES (7);
 SELECT id, status FROM xqueue.put(NULL::jobs, '{"id": 8}');
@@ -137,7 +137,7 @@ SELECT id, status, runat > now() + '23 hours' AS later FROM xqueue.ack(NULL::job
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 
--- None of them
+-- No feature is on
 CREATE TABLE jobs (id int PRIMARY KEY);
 SELECT xqueue.upgrade('jobs')->'fields' AS fields;
 INSERT INTO jobs VALUES (1);
