@@ -1,4 +1,4 @@
--- put of tasks whose keys are there already.
+-- put of tasks whose keys exist already.
 \set SHOW_CONTEXT never
 \set code '\\echo SQLSTATE :LAST_ERROR_SQLSTATE'
 CREATE TABLE jobs (id text PRIMARY KEY, payload jsonb, note text DEFAULT 'none');
@@ -12,18 +12,18 @@ SELECT xqueue.put('jobs', '{"id": "a", "payload": 2}', on_conflict => 'ignore');
 :code
 SELECT xqueue.put('jobs', '{"id": "a", "payload": 2}', on_conflict => NULL);
 :code
--- nothing: what is there
+-- nothing: returns the existing task
 SELECT t->'id' AS id, t->'payload' AS payload FROM xqueue.put('jobs', '{"id": "a", "payload": 2}', on_conflict => 'nothing') AS t;
 SELECT t->'id' AS id, t->'payload' AS payload
   FROM xqueue.put('jobs', '[{"id": "b", "payload": 3}, {"id": "a", "payload": 4}, {"id": "b", "payload": 5}]', on_conflict => 'nothing') AS t;
 SELECT id, payload, note FROM xqueue.put(ROW('a', '6', 'x', 'R', NULL, NULL, 0, NULL, NULL, NULL)::jobs, on_conflict => 'nothing');
--- update: the columns that are given
+-- update: sets the given columns
 SELECT id, payload, note, priority FROM xqueue.put(NULL::jobs, '{"id": "a", "note": "new"}', priority => 7, on_conflict => 'update');
 SELECT id, payload, note, priority, tube
   FROM xqueue.put(NULL::jobs, '[{"id": "c", "payload": 1}, {"id": "a", "payload": [2]}, {"id": "c", "note": "twice"}]', tube => 't', on_conflict => 'update');
 SELECT id, payload, note FROM xqueue.put(ROW('a', '6', 'x', 'R', NULL, NULL, 0, NULL, NULL, NULL)::jobs, on_conflict => 'update');
 SELECT id, payload FROM xqueue.put(NULL::jobs, '{"id": "a"}', on_conflict => 'update');
--- times: of tasks that no consumer has begun with
+-- times: set only while the task is ready or waiting
 SELECT status, runat > now() + '59 min' AS later, expires FROM xqueue.put(NULL::jobs, '{"id": "a"}', delay => '1 h', on_conflict => 'update');
 SELECT status, runat > now() + '59 min' AS later, expires > now() + '1 day 59 min' AS lives
   FROM xqueue.put(NULL::jobs, '{"id": "a"}', delay => '1 h', ttl => '1 day', on_conflict => 'update');
@@ -46,18 +46,18 @@ SELECT t.a, t.b, t.n FROM xqueue.put(NULL::pairs, '[{"a": 1, "b": 2, "n": 5}, {"
 SELECT xqueue.create('plain')->'key' AS key;
 SELECT t.id FROM xqueue.put(NULL::plain, '[{}, {"payload": 1}]', on_conflict => 'nothing') AS t;
 SELECT t.id, t.payload FROM xqueue.put(NULL::plain, '[{"payload": 2}, {"id": 1, "payload": 3}]', on_conflict => 'update') AS t;
--- another constraint is none of the key's
+-- on_conflict does not apply to other constraints
 CREATE UNIQUE INDEX ON jobs (note) WHERE note <> 'none';
 SELECT xqueue.put('jobs', '{"id": "d", "note": "x"}', on_conflict => 'nothing');
 :code
--- room is needed for new tasks only
+-- only new tasks need room
 SELECT xqueue.create('few', '{"features": {"capacity": 2}}')->'features'->'capacity' AS capacity;
 SELECT count(*) FROM xqueue.put('few', '[{"id": 1}, {"id": 2}]');
 SELECT t->'id' AS id FROM xqueue.put('few', '[{"id": 2}, {"id": 1}]', on_conflict => 'nothing') AS t;
 SELECT t->'payload' AS payload FROM xqueue.put('few', '{"id": 2, "payload": 3}', on_conflict => 'update') AS t;
 SELECT count(*) FROM xqueue.put('few', '[{"id": 1, "payload": 4}, {"id": 3}]', on_conflict => 'update');
 SELECT id, payload FROM few ORDER BY id;
--- what a trigger suppresses, and what a policy hides, is not returned
+-- tasks that a trigger suppresses or a policy hides are not returned
 CREATE FUNCTION suppress() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER suppress BEFORE INSERT ON plain FOR EACH ROW EXECUTE FUNCTION suppress();
 SELECT count(*) FROM xqueue.put('plain', '{"id": 50}', on_conflict => 'nothing');

@@ -21,7 +21,7 @@ SELECT xqueue.upgrade('jobs', '{"fields": {"order": ["No.", "at"]}}')->'fields' 
 SELECT xqueue.upgrade('jobs')->'fields'->'order' AS stays;
 SELECT jsonb_array_elements_text(xqueue.upgrade('jobs', '{"fields": {"order": "at"}}', true)->'ddl') AS ddl;
 SELECT jsonb_array_elements_text(xqueue.upgrade('jobs', '{"fields": {"order": []}}', true)->'ddl') AS ddl;
--- A column of the key that comes first
+-- A column of the key comes first
 CREATE TABLE pairs (tenant int, no int, PRIMARY KEY (tenant, no));
 SELECT xqueue.upgrade('pairs', '{"fields": {"order": "no"}}')->'fields' AS fields;
 SELECT indexdef FROM pg_indexes WHERE indexname = 'xqueue_pairs_ready_idx';

@@ -1,4 +1,4 @@
--- A function lets its caller do what he may do with the table himself, and nothing else.
+-- A function needs the same privileges on the table as its caller's own SQL would.
 \set SHOW_CONTEXT never
 \set code '\\echo SQLSTATE :LAST_ERROR_SQLSTATE'
 CREATE ROLE xqueue_owner;
@@ -7,7 +7,7 @@ CREATE ROLE xqueue_stranger;
 CREATE SCHEMA work AUTHORIZATION xqueue_owner;
 GRANT USAGE ON SCHEMA work TO xqueue_worker, xqueue_stranger;
 
--- An owner who is no superuser
+-- An owner who is not a superuser
 SET ROLE xqueue_owner;
 CREATE TABLE work.jobs (id int PRIMARY KEY, payload text);
 SELECT xqueue.upgrade('work.jobs', '{"features": {"delayed": true}}')->'queue' AS queue;
@@ -35,14 +35,14 @@ SELECT count(*) FROM xqueue.queues;
 SELECT count(*) FROM xqueue.taken;
 SELECT count(*) FROM xqueue.consumers;
 
--- The registry is read by all and written by none
+-- Every role can read the registry, but not write it
 SELECT relation FROM xqueue.queue JOIN pg_class c ON c.oid = relation ORDER BY relation::text;
 DELETE FROM xqueue.queue;
 :code
 INSERT INTO xqueue.queue VALUES ('work.jobs', 0, '{}');
 :code
 
--- The triggers are no way in: not set on a table of one's own, and not called
+-- Trigger functions can neither be used on another table nor be called
 CREATE TEMP TABLE own (id int);
 CREATE TRIGGER t AFTER INSERT ON own FOR EACH ROW EXECUTE FUNCTION xqueue_internal.row_changed();
 INSERT INTO own VALUES (1);
@@ -52,7 +52,7 @@ DROP TABLE own;
 RESET ROLE;
 
 GRANT SELECT, UPDATE, DELETE ON work.jobs TO xqueue_worker;
--- the tasks are those of the session, not of the role
+-- tasks belong to the session, not to the role
 SELECT id FROM xqueue.take(NULL::work.jobs);
 SET ROLE xqueue_worker;
 SELECT id, status FROM xqueue.ack(NULL::work.jobs, 1);

@@ -1,10 +1,10 @@
--- retry: attempts are counted, the next one waits, after the last the task is buried; and fencing by attempt.
+-- retry: counted attempts, pauses between them, burial after the last one; fencing by attempt.
 \set SHOW_CONTEXT never
 \set code '\\echo SQLSTATE :LAST_ERROR_SQLSTATE'
 CREATE TABLE jobs (id int PRIMARY KEY);
 SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"limit": 2}}}') - 'states' AS definition;
 INSERT INTO jobs VALUES (1), (2);
--- a take that is rolled back is no attempt
+-- a take that is rolled back does not count as an attempt
 BEGIN;
 SELECT id, attempts FROM xqueue.take(NULL::jobs);
 ROLLBACK;
@@ -13,16 +13,16 @@ SELECT id, status, attempts, reason FROM xqueue.release(NULL::jobs, 1);
 SELECT id, attempts FROM xqueue.take(NULL::jobs);
 SELECT id, status, attempts, reason FROM xqueue.release(NULL::jobs, 1);
 SELECT xqueue.stats('jobs')->'transitions' AS transitions;
--- after the next round, too
+-- a second round of attempts ends in the same way
 SELECT id, status, attempts, reason FROM xqueue.dig(NULL::jobs, 1);
 SELECT id, attempts FROM xqueue.take(NULL::jobs);
 SELECT id, status FROM xqueue.release(NULL::jobs, 1);
 SELECT id, attempts FROM xqueue.take(NULL::jobs);
--- a snatch is no failure, a bury by hand has no reason
+-- a snatch does not count as a failure; bury gives no reason
 SELECT id, status, attempts, reason FROM xqueue.snatch(NULL::jobs, 1);
 SELECT id, attempts FROM xqueue.take(NULL::jobs);
 SELECT id, status, reason FROM xqueue.bury(NULL::jobs, 1);
--- ready or waiting whoever says so, but buried after the last attempt
+-- delay, restart and the end of the ttr: ready or waiting, but buried after the last attempt
 SELECT xqueue.upgrade('jobs', '{"features": {"delayed": true, "ttr": true}}')->'fields' AS fields;
 SELECT id, attempts FROM xqueue.take(NULL::jobs);
 SELECT id, status, runat > now() AS later FROM xqueue.release(NULL::jobs, 2, delay => '1 hour');
@@ -30,7 +30,7 @@ SELECT id, status FROM xqueue.restart(NULL::jobs, 2);
 SELECT id, attempts FROM xqueue.take(NULL::jobs, ttr => '10 ms');
 SELECT until('(SELECT status = ''B'' FROM jobs WHERE id = 2)');
 SELECT id, status, runat, attempts, reason FROM jobs ORDER BY id;
--- set back by hand
+-- attempts set back by hand
 UPDATE jobs SET status = 'R', attempts = 0 WHERE id = 1;
 SELECT id, attempts FROM xqueue.take(NULL::jobs);
 SELECT xqueue.ack('jobs', 1) - 'owner' AS acked;
@@ -41,7 +41,7 @@ SELECT xqueue.put('jobs', '{"id": 3, "reason": "so"}');
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 
--- Fencing: an ack for an attempt that is over
+-- Fencing: an ack for an earlier attempt is refused
 CREATE TABLE jobs (id int PRIMARY KEY);
 SELECT xqueue.upgrade('jobs', '{"features": {"retry": true}}') - 'states' AS definition;
 INSERT INTO jobs VALUES (1), (2);
@@ -83,11 +83,11 @@ CALL pg_temp.waits(4);
 UPDATE jobs SET tries = 0;
 SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"backoff": "10 minutes"}}}')->'features'->'retry' AS retry;
 CALL pg_temp.waits(5);
--- A power that no number holds is the longest wait, too
+-- A power that overflows also gives the longest wait
 UPDATE jobs SET tries = 32000;
 SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"backoff": 100, "factor": 1000, "max": "1 day"}}}')->'features'->'retry' AS retry;
 CALL pg_temp.waits(1);
--- The waits begin anew with each round of attempts
+-- Each round of attempts starts with the first wait
 UPDATE jobs SET tries = 0;
 SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"limit": 3, "backoff": 100}}}')->'features'->'retry' AS retry;
 CALL pg_temp.waits(5);
@@ -104,7 +104,7 @@ SELECT id, status, runat FROM xqueue.snatch(NULL::jobs, 1);
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 
--- What cannot be
+-- Contradictory and invalid options
 CREATE TABLE jobs (id int PRIMARY KEY);
 SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"limit": 0}}}');
 :code

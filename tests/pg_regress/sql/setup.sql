@@ -1,4 +1,4 @@
--- What the other tests rely on: the extension is there and its worker runs.
+-- Preconditions of the other tests: the extension exists, and its worker runs.
 SELECT extversion FROM pg_extension WHERE extname = 'xqueue';
 SELECT xqueue.create('setup')->'queue' AS queue;
 DO $$
@@ -12,7 +12,7 @@ $$;
 SELECT xqueue.state();
 SELECT xqueue.drop('setup');
 
--- until() waits for what the worker does; said() is an error without PIDs.
+-- until() waits for the worker; said() returns an error without PIDs.
 CREATE OR REPLACE FUNCTION until(condition text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     holds boolean;

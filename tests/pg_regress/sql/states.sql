@@ -2,7 +2,7 @@
 \set SHOW_CONTEXT never
 \set code '\\echo SQLSTATE :LAST_ERROR_SQLSTATE'
 
--- An enum of the user's own
+-- A user's enum
 CREATE TYPE progress AS ENUM ('new', 'running', 'later', 'stuck', 'dead', 'over');
 CREATE TABLE orders (id int PRIMARY KEY, progress progress NOT NULL DEFAULT 'new');
 INSERT INTO orders VALUES (1, 'new'), (2, 'over'), (3, 'stuck'), (4, 'new');
@@ -54,7 +54,7 @@ SELECT xqueue.check('texts');
 SELECT xqueue.downgrade('texts', true);
 DROP TABLE texts;
 
--- Integers, as enums of Rails, Laravel and Django
+-- Integers, which enums of Rails, Laravel and Django use
 CREATE DOMAIN step AS smallint CHECK (VALUE >= -1);
 CREATE TABLE numbers (id int PRIMARY KEY, a smallint NOT NULL DEFAULT 0, b int, c bigint, d step);
 INSERT INTO numbers VALUES (1, 0, 0, 0, 0), (2, 3, 3, 3, 3), (3, 2, 2, 2, 2), (4, 0, 0, 0, 0);
@@ -97,7 +97,7 @@ SELECT xqueue.check('numbers');
 DROP TABLE numbers;
 DROP DOMAIN step;
 
--- Other values without a column of one's own: the column added is text
+-- Other values without an existing column: the new column is text
 CREATE TABLE words (id int PRIMARY KEY);
 SELECT xqueue.upgrade('words', '{"states": {"R": "ready", "T": "it''s taken"}}')->'states' AS states;
 INSERT INTO words (id) VALUES (1);
@@ -105,7 +105,7 @@ SELECT * FROM words;
 SELECT xqueue.take('words') - 'owner' AS taken;
 DROP TABLE words;
 
--- Rows that are there become what `existing` says
+-- Existing rows get the state that `existing` names
 CREATE TABLE archive (id int PRIMARY KEY);
 INSERT INTO archive VALUES (1), (2);
 SELECT jsonb_array_elements_text(xqueue.upgrade('archive', '{"existing": "D"}', true)->'ddl') AS ddl LIMIT 3;
@@ -114,14 +114,14 @@ INSERT INTO archive (id) VALUES (3);
 SELECT id, status FROM archive ORDER BY id;
 SELECT xqueue.stats('archive')->'tasks' AS tasks;
 
--- as do rows without a state
+-- rows without a state, too
 CREATE TABLE gaps (id int PRIMARY KEY, state text);
 INSERT INTO gaps VALUES (1, NULL), (2, 'R');
 SELECT xqueue.upgrade('gaps', '{"fields": {"status": "state"}, "existing": "B"}')->'existing' AS existing;
 SELECT * FROM gaps ORDER BY id;
 DROP TABLE gaps;
 
--- A value that is no state is refused, by hand too, and nothing is changed
+-- Other values are refused, also by hand, and no row changes
 INSERT INTO archive (id, status) VALUES (4, 'X');
 :code
 UPDATE archive SET status = 'X' WHERE id = 1;

@@ -1,4 +1,4 @@
--- Everything a user can see of the extension: a change here is a change of what users rely on.
+-- Everything that users see of the extension. They rely on it, so each change here is a change for them.
 
 -- Functions and procedures
 SELECT p.proname AS function, pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result
@@ -12,7 +12,7 @@ FROM pg_proc p
 WHERE p.pronamespace = 'xqueue_internal'::regnamespace
 ORDER BY p.proname COLLATE "C", pg_get_function_arguments(p.oid) COLLATE "C";
 
--- Kind, volatility, strictness, and that none acts with other rights than its caller's
+-- Kind, volatility, strictness; every function acts with its caller's rights
 SELECT p.prokind AS kind, p.provolatile AS volatile, p.proisstrict AS strict, p.prosecdef AS definer, l.lanname AS language,
        p.proparallel AS parallel, count(*), string_agg(DISTINCT p.proname COLLATE "C", ' ') AS functions
 FROM pg_proc p
@@ -28,7 +28,7 @@ JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
 WHERE c.relnamespace = 'xqueue'::regnamespace AND c.relkind IN ('r', 'v')
 ORDER BY c.relname COLLATE "C", a.attnum;
 
--- Who may what: everybody reads, nobody but the owner writes
+-- Privileges: every role can read, only the owner can write
 SELECT c.relname AS relation, string_agg(x.privilege_type, ' ' ORDER BY x.privilege_type COLLATE "C") AS public
 FROM pg_class c
 CROSS JOIN aclexplode(c.relacl) x

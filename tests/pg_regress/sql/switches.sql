@@ -1,4 +1,4 @@
--- Features switched on a live queue: what becomes of the tasks is refused, or said, never silent.
+-- Features switched on a live queue: no task changes its state unless the options name the new state.
 \set SHOW_CONTEXT never
 \set code '\\echo SQLSTATE :LAST_ERROR_SQLSTATE'
 PREPARE tasks AS SELECT r.* FROM xqueue.stats('jobs') s, jsonb_to_record(s->'tasks') AS r(ready int, taken int, waiting int, buried int, zombie int, done int);
@@ -11,7 +11,7 @@ SELECT count(*) FROM xqueue.switch(NULL::jobs, '{6,7}', 'D');
 SELECT id FROM xqueue.take(NULL::jobs);
 EXECUTE tasks;
 
--- Refused, with their number and the way out; nothing has happened
+-- Refused with the number of tasks and a hint; nothing changes
 SELECT xqueue.upgrade('jobs', '{"features": {"delayed": false}}');
 :code
 SELECT xqueue.upgrade('jobs', '{"features": {"buried": false}}');
@@ -37,7 +37,7 @@ SELECT xqueue.upgrade('jobs', '{"convert": "R"}');
 EXECUTE tasks;
 SELECT xqueue.upgrade('jobs')->'features' @> '{"delayed": true, "buried": true, "keep": true}' AS "as it was";
 
--- Converted as the options say
+-- Tasks are converted to the states that the options name
 SELECT jsonb_array_elements_text(xqueue.upgrade('jobs', '{"features": {"buried": false}, "convert": {"B": "R"}}', true)->'ddl') AS ddl LIMIT 1;
 SELECT xqueue.upgrade('jobs', '{"features": {"buried": false}, "convert": {"B": "R"}}')->'features'->'buried' AS buried;
 EXECUTE tasks;
@@ -46,7 +46,7 @@ EXECUTE tasks;
 SELECT xqueue.upgrade('jobs', '{"features": {"keep": false}, "convert": {"D": "delete"}}')->'features'->'keep' AS keep;
 EXECUTE tasks;
 SELECT id, status FROM jobs ORDER BY id;
--- the one that is out is still its consumer's
+-- the taken task still belongs to its consumer
 SELECT id FROM xqueue.ack(NULL::jobs, 8);
 SELECT xqueue.stats('jobs')->'transitions' AS transitions;
 SELECT xqueue.check('jobs');
@@ -60,7 +60,7 @@ SELECT xqueue.switch('jobs', 9, 'B')->'status' AS status;
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 
--- What was acked and is brought back lives for the default time anew
+-- An acked task that becomes ready again gets the default ttl
 CREATE TABLE jobs (id int PRIMARY KEY);
 SELECT xqueue.upgrade('jobs', '{"features": {"ttl": "1 hour", "zombie": "1 day"}}')->'features'->'ttl' AS ttl;
 INSERT INTO jobs VALUES (1), (2), (3);
@@ -73,7 +73,7 @@ ROLLBACK;
 SELECT xqueue.upgrade('jobs', '{"features": {"zombie": false}, "convert": {"Z": "R"}}')->'features'->'zombie' AS zombie;
 SELECT id, status, runat, expires > now() + '59 minutes' AS lives FROM jobs ORDER BY id;
 
--- ttl off: no end of life any more, also not when it is on again
+-- ttl off: tasks lose their ttl, and do not get it back when the feature is on again
 SELECT xqueue.upgrade('jobs', '{"features": {"ttl": false}}')->'fields' AS fields;
 UPDATE jobs SET expires = now() - interval '1 minute' WHERE id = 3;
 SELECT id, expires IS NULL AS "for ever" FROM jobs ORDER BY id;
@@ -83,7 +83,7 @@ UPDATE jobs SET expires = NULL WHERE id = 3;
 SELECT xqueue.upgrade('jobs', '{"features": {"ttl": true}}')->'fields' AS fields;
 SELECT count(*) FROM xqueue.take(NULL::jobs, count => 9);
 
--- ttr on and off while tasks are out: no deadline for those that were taken without, none left
+-- ttr on while tasks are taken: they get no deadline. ttr off: taken tasks lose their deadlines
 SELECT xqueue.upgrade('jobs', '{"features": {"ttr": "1 hour"}}')->'features'->'ttr' AS ttr;
 SELECT id, status, runat FROM jobs ORDER BY id;
 SELECT count(*) FROM xqueue.release(NULL::jobs, '{1,2}');
@@ -94,7 +94,7 @@ SELECT id FROM xqueue.ack(NULL::jobs, '{1,3}');
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 
--- retry brings states of its own, which go with it
+-- retry switches buried and delayed on, and off again
 CREATE TABLE jobs (id int PRIMARY KEY);
 SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"limit": 1, "backoff": 60}}}')->'features'->'buried' AS buried;
 INSERT INTO jobs VALUES (1), (2);
@@ -114,7 +114,7 @@ SELECT id, status, runat, attempts, reason FROM jobs ORDER BY id;
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 
--- A second upgrade keeps the counters; a column that was made once is used again
+-- A second upgrade keeps the counters, and uses a column that an earlier one made
 CREATE TABLE jobs (id int PRIMARY KEY);
 SELECT xqueue.upgrade('jobs', '{"features": {"priority": true}}')->'fields' AS fields;
 SELECT id FROM xqueue.put(NULL::jobs, '[{"id": 1}, {"id": 2, "priority": -1}]');

@@ -26,7 +26,7 @@ SELECT xqueue.upgrade('jobs', '{"tube_stats": ["a"], "features": {"tube": false}
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 
--- A label; a take may ask for one
+-- A tube is a label; a take can ask for one
 CREATE TABLE jobs (id int PRIMARY KEY);
 SELECT xqueue.upgrade('jobs', '{"features": {"tube": true}, "tube_stats": ["a", "c"]}') - 'states' AS definition;
 INSERT INTO jobs VALUES (1);
@@ -53,7 +53,7 @@ SELECT xqueue.put('jobs', '{"id": 9, "tube": "a"}', tube => 'b');
 :code
 SELECT xqueue.put('jobs', '{"id": 9, "tube": {"no": "label"}}') - 'owner' AS task;
 DELETE FROM jobs WHERE id = 9;
--- statistics of other tubes: counted anew
+-- statistics of other tubes: their tasks are counted first
 SELECT xqueue.upgrade('jobs', '{"tube_stats": ["b"]}')->'tube_stats' AS tube_stats;
 SELECT until('(xqueue.stats(''jobs'')->>''exact'')::boolean');
 SELECT xqueue.stats('jobs')->'tubes'->'b'->'tasks' AS b;
@@ -70,7 +70,7 @@ SELECT xqueue.take('jobs', tube => 'b');
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 
--- Both, with a tube and a priority of other types, and a key of several columns
+-- Tube and priority together, of other types, and a key of several columns
 CREATE TYPE colour AS ENUM ('red', 'green');
 CREATE TABLE parts (region text, no int, colour colour, urgency smallint DEFAULT 0, PRIMARY KEY (region, no));
 SELECT xqueue.upgrade('parts', '{"fields": {"tube": "colour", "priority": "urgency"}, "features": {"tube": true, "priority": true}}')->'fields' AS fields;

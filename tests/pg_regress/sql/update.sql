@@ -25,7 +25,7 @@ SELECT id, status, progress FROM xqueue.release(NULL::jobs, 5, '{}');
 SELECT id FROM xqueue.take(NULL::jobs);
 SELECT id, status FROM xqueue.release(NULL::jobs, 5, NULL);
 
--- What cannot be: keys, the queue's own columns, what is no column or does not fit. The task stays taken.
+-- Refused: keys, the queue's own columns, unknown columns, unfit values. The task stays taken.
 SELECT id FROM xqueue.take(NULL::jobs);
 SELECT xqueue.release('jobs', 5, '{"id": 6}');
 :code
@@ -81,7 +81,7 @@ FROM xqueue.release(NULL::jobs, 1, '{"expires": "ever", "reason": null, "runat":
 SELECT id FROM xqueue.take(NULL::jobs);
 SELECT xqueue.ack('jobs', 1, '{"reason": "done"}');
 :code
--- and is never taken for the queue's when the feature comes, unless fields names it
+-- and the feature uses it only if fields names it
 SELECT xqueue.upgrade('jobs', '{"features": {"ttl": true}}');
 :code
 SELECT xqueue.upgrade('jobs', '{"features": {"ttr": true}}');

@@ -22,24 +22,24 @@ SELECT xqueue.upgrade('jobs', dry_run => true)->'definition' AS definition;
 SELECT part, definition FROM pg_temp.parts WHERE of = 'jobs'::regclass ORDER BY part, definition COLLATE "C";
 SELECT count(*) FROM xqueue.queue WHERE relation = 'jobs'::regclass;
 
--- Upgraded: what the dry run has shown
+-- The upgrade does what the dry run has shown
 SELECT xqueue.upgrade('jobs');
 SELECT part, definition FROM pg_temp.parts WHERE of = 'jobs'::regclass ORDER BY part, definition COLLATE "C";
 SELECT xqueue.stats('jobs')->'tasks' AS tasks;
 SELECT * FROM jobs ORDER BY id;
 
--- Once more, in both forms: nothing to do
+-- A second time, in both forms: nothing to do
 SELECT xqueue.upgrade('jobs', dry_run => true)->'ddl' AS ddl;
 SELECT xqueue.upgrade('jobs') = xqueue.upgrade(NULL::jobs) AS same;
 SELECT xqueue.upgrade(j, dry_run => true)->'ddl' AS ddl FROM jobs j LIMIT 1;
 
--- A feature more: the rest stays
+-- Another feature: the rest stays
 SELECT jsonb_array_elements_text(xqueue.upgrade('jobs', '{"features": {"delayed": true}}', true)->'ddl') AS ddl;
 SELECT xqueue.upgrade('jobs', '{"features": {"delayed": true}}');
 SELECT xqueue.upgrade('jobs') = xqueue.upgrade('jobs', '{"features": {"delayed": true}}') AS same;
 SELECT part, definition FROM pg_temp.parts WHERE of = 'jobs'::regclass ORDER BY part, definition COLLATE "C";
 
--- Not while a task waits; then the index goes, the column stays
+-- A feature cannot go while a task waits; afterwards its index goes, and its column stays
 SELECT xqueue.put('jobs', '{"id": 4}', '1 day') - 'runat' AS put;
 SELECT xqueue.upgrade('jobs', '{"features": {"delayed": false}}');
 :code
@@ -47,11 +47,11 @@ UPDATE jobs SET status = 'R', runat = NULL WHERE id = 4;
 SELECT jsonb_array_elements_text(xqueue.upgrade('jobs', '{"features": {"delayed": false}}', true)->'ddl') AS ddl;
 SELECT xqueue.upgrade('jobs', '{"features": {"delayed": false}}');
 SELECT part, definition FROM pg_temp.parts WHERE of = 'jobs'::regclass ORDER BY part, definition COLLATE "C";
--- and is taken up again
+-- the column is used again
 SELECT jsonb_array_elements_text(xqueue.upgrade('jobs', '{"features": {"delayed": true}}', true)->'ddl') AS ddl;
 SELECT xqueue.upgrade('jobs', '{"features": {"delayed": true}}')->'fields' AS fields;
 
--- What a live queue cannot change
+-- Options that a live queue cannot change
 SELECT xqueue.upgrade('jobs', '{"states": {"R": "ready"}}');
 :code
 ALTER TABLE jobs ADD COLUMN other "char";
@@ -59,7 +59,7 @@ SELECT xqueue.upgrade('jobs', '{"fields": {"status": "other"}}');
 :code
 ALTER TABLE jobs DROP COLUMN other;
 
--- A trigger and an index that got lost are found by check, and made anew
+-- check finds a missing trigger and a missing index, and upgrade makes them again
 DROP INDEX xqueue_jobs_ready_idx;
 :code
 DELETE FROM pg_depend WHERE classid = 'pg_trigger'::regclass AND refobjid = 'xqueue_jobs_ready_idx'::regclass;
@@ -78,7 +78,7 @@ SELECT xqueue.upgrade('work')->'fields' AS fields;
 SELECT xqueue.take('work') - 'owner' AS taken;
 SELECT xqueue.ack('work', 1) - 'owner' AS acked;
 
--- A table again; its columns stay, or go
+-- The queue becomes a table; its columns stay, or go
 SELECT xqueue.downgrade('work');
 SELECT part, definition FROM pg_temp.parts WHERE of = 'work'::regclass ORDER BY part, definition COLLATE "C";
 SELECT xqueue.take('work');
@@ -111,13 +111,13 @@ SELECT xqueue.release('"Odd ""Schema"."Ünï ''table''.x"', ROW(1, 'a,b'), delay
 SELECT queue, key, waiting FROM xqueue.queues JOIN xqueue.definitions USING (queue);
 DROP SCHEMA "Odd ""Schema" CASCADE;
 
--- 63 characters: the names of the indexes are cut, and differ
+-- A name of 63 characters: the names of the indexes are cut, and differ
 CREATE TABLE a23456789012345678901234567890123456789012345678901234567890123 (id int PRIMARY KEY);
 SELECT xqueue.upgrade('a23456789012345678901234567890123456789012345678901234567890123', '{"features": {"delayed": true}}')->'queue' AS queue;
 SELECT definition FROM pg_temp.parts WHERE of = 'a23456789012345678901234567890123456789012345678901234567890123'::regclass AND part = 'index' ORDER BY 1;
 DROP TABLE a23456789012345678901234567890123456789012345678901234567890123;
 
--- An index that is there is used, whatever its name; one that fits almost is not
+-- An existing index is used, no matter its name; an index that almost fits is not
 CREATE TABLE indexed (id int PRIMARY KEY, state text NOT NULL DEFAULT 'R', holder uuid);
 CREATE INDEX mine ON indexed (id) WHERE state = 'R';
 CREATE INDEX other_order ON indexed (holder DESC) WHERE state = 'T';
@@ -126,12 +126,12 @@ SELECT jsonb_array_elements_text(xqueue.upgrade('indexed', '{"fields": {"status"
 CREATE INDEX "also mine" ON indexed (holder) WHERE state = 'T';
 SELECT jsonb_array_elements_text(xqueue.upgrade('indexed', '{"fields": {"status": "state", "owner": "holder"}}', true)->'ddl') AS ddl;
 SELECT xqueue.upgrade('indexed', '{"fields": {"status": "state", "owner": "holder"}}');
--- and is not taken away again
+-- downgrade does not drop it
 SELECT xqueue.downgrade('indexed', true);
 SELECT part, definition FROM pg_temp.parts WHERE of = 'indexed'::regclass ORDER BY part, definition COLLATE "C";
 DROP TABLE indexed;
 
--- A column of that name that the options do not name is the user's own
+-- An existing column that the options do not name is the user's own
 CREATE TABLE own (id int PRIMARY KEY, owner int, runat date);
 SELECT xqueue.upgrade('own');
 :code

@@ -1,4 +1,4 @@
--- utube: of a sub-queue one task is in flight at a time.
+-- utube: each sub-queue has at most one task in flight.
 \set SHOW_CONTEXT never
 \set code '\\echo SQLSTATE :LAST_ERROR_SQLSTATE'
 
@@ -27,7 +27,7 @@ SELECT id FROM xqueue.ack(NULL::jobs, ARRAY(SELECT id FROM jobs WHERE status = '
 SELECT id, tube FROM xqueue.take(NULL::jobs, count => 9);
 SELECT xqueue.check('jobs');
 
--- No hand makes two of a sub-queue in flight; each database has hashes of its own
+-- Changes by hand cannot bring two tasks of a sub-queue in flight; terse, because hashes differ between databases
 \set VERBOSITY terse
 UPDATE jobs SET status = 'R', owner = NULL;
 INSERT INTO jobs (tube) VALUES ('a'), ('a');
@@ -49,7 +49,7 @@ SELECT until($$(xqueue.stats('jobs')->>'exact')::boolean$$);
 SELECT xqueue.stats('jobs')->'tubes'->'a'->'tasks' AS tasks;
 SELECT xqueue.upgrade('jobs', '{"tube_stats": []}')->'tube_stats' AS tube_stats;
 
--- Strict: a task that waits holds up those behind it
+-- Strict: a waiting task holds up the tasks behind it
 SELECT xqueue.upgrade('jobs', '{"features": {"utube": {"strict": true}}}')->'features'->'utube' AS utube;
 SELECT indexdef FROM pg_indexes WHERE tablename = 'jobs' AND indexname ~ 'subqueue' ORDER BY 1;
 BEGIN;
@@ -60,7 +60,7 @@ ROLLBACK;
 SELECT xqueue.upgrade('jobs', '{"features": {"utube": true}}')->'features'->'utube' AS utube;
 SELECT indexdef FROM pg_indexes WHERE tablename = 'jobs' AND indexname ~ 'subqueue' ORDER BY 1;
 
--- Off: many of a tube in flight. Not on again while that is so.
+-- Off: several tasks of a tube can be in flight. While they are, utube cannot be switched on.
 SELECT xqueue.upgrade('jobs', '{"features": {"utube": false, "tube": true}}')->'features'->'utube' AS utube;
 SELECT indexdef FROM pg_indexes WHERE tablename = 'jobs' AND indexdef ~ 'subqueue|flight|tube' ORDER BY 1;
 SELECT id, tube FROM xqueue.take(NULL::jobs, count => 9);
@@ -84,7 +84,7 @@ SELECT xqueue.upgrade('jobs', '{"fields": {"status": "status", "owner": "owner"}
 SELECT id FROM xqueue.take(NULL::jobs, count => 9);
 DROP TABLE jobs;
 
--- The indexes may be made before; a label is of any type that has a hash
+-- The indexes can exist before; a label can have any type with a hash
 CREATE TABLE jobs (id int PRIMARY KEY, status varchar(1) NOT NULL DEFAULT 'R', customer uuid);
 SELECT jsonb_array_elements_text(xqueue.upgrade('jobs', '{"fields": {"tube": "customer", "status": "status"}, "features": {"utube": true}}', true)->'ddl')
     AS ddl;

@@ -1,4 +1,4 @@
--- What a DBA looks at.
+-- Views for administrators.
 CREATE TABLE jobs (id int PRIMARY KEY, payload text);
 SELECT xqueue.upgrade('jobs', '{"features": {"delayed": true}}')->'queue' AS queue;
 CREATE SCHEMA "Other";
@@ -40,7 +40,7 @@ SELECT xqueue.identify(:'shared', local => true) IS NOT NULL AS joined;
 SELECT id FROM xqueue.take(NULL::timed);
 SELECT queue, key, pid = pg_backend_pid() AS mine, time_left BETWEEN '50 min' AND '1 hour' AS in_time, session = :'shared' AS shared
   FROM xqueue.tasks_in_flight WHERE queue = 'timed'::regclass;
--- One that never comes back, and one that should have since ever
+-- Deadlines at infinity and at minus infinity
 UPDATE timed SET runat = 'infinity';
 SELECT key, time_left > '200000 years' AS for_ever FROM xqueue.tasks_in_flight WHERE queue = 'timed'::regclass;
 UPDATE timed SET runat = '-infinity';
@@ -49,7 +49,7 @@ SELECT id FROM xqueue.ack(NULL::timed, 1);
 COMMIT;
 DROP TABLE timed;
 
--- A session ends, another begins: its tasks are ready again
+-- A session ends and another begins: the first one's tasks are ready again
 SELECT xqueue.identify() AS before \gset
 DISCARD ALL;
 SELECT xqueue.identify() <> :'before' AS another;
@@ -66,7 +66,7 @@ SELECT queue, ready, taken FROM xqueue.queues ORDER BY queue::text;
 SELECT xqueue.check('jobs');
 SELECT xqueue.check(NULL::"Other".jobs);
 
--- Quantiles of what was taken and acked, by triggers, by the direct path and in one statement
+-- Quantiles of tasks taken and acked by triggers, by the direct path and in one statement
 SELECT count(*) FROM xqueue.take(NULL::jobs, count => 2);
 SELECT count(*) FROM xqueue.ack(NULL::jobs, '[1, 2]'::jsonb);
 SELECT count(*) FROM xqueue.put(NULL::jobs, (SELECT jsonb_agg(jsonb_build_object('id', n)) FROM generate_series(100, 199) n));
@@ -77,7 +77,7 @@ SELECT ready, taken, oldest_ready, in_1m, out_1m FROM xqueue.queues WHERE queue 
 SELECT xqueue.stats_reset('jobs');
 SELECT taken, wait_p50, acked, work_p50 FROM xqueue.latency WHERE queue = 'jobs'::regclass;
 
--- Gone with the table
+-- A dropped queue leaves the views
 DROP SCHEMA "Other" CASCADE;
 SELECT queue FROM xqueue.queues;
 SELECT xqueue.downgrade('jobs');
