@@ -6,10 +6,10 @@ use crate::error::{Error, Result};
 use crate::parts::leases::session;
 use crate::parts::slot;
 use crate::queue::triggers;
-use crate::queue::{self, Entry, Queue, census};
+use crate::queue::{self, Entry, census, recount};
 use crate::server::argument::{Argument, sql_type};
 use crate::server::function::Call;
-use crate::server::relation::{self, LockMode, Relation, Snapshot};
+use crate::server::relation::{self, LockMode, Relation};
 use crate::server::trigger::Present;
 use crate::server::user::Pinned;
 use crate::server::value::Value;
@@ -24,7 +24,6 @@ use crate::{sql_functions, transaction};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use serde_json::json;
-use xqueue_core::change::Counts;
 use xqueue_core::field::Field;
 use xqueue_core::names::Id;
 use xqueue_core::options::Options;
@@ -41,10 +40,6 @@ sql_functions! {
     ) -> boolean => downgrade_impl;
     "drop" as drop_queue, pg_finfo_drop_queue(queue: queue) -> boolean => drop_impl;
 }
-
-/// Size in pages up to which a new queue's table is counted in the same transaction. The worker counts larger tables,
-/// without a lock.
-const PAGES_COUNTED_AT_ONCE: u32 = 1000;
 
 fn upgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let target = Target::of(call, arg::upgrade::queue)?;
@@ -275,7 +270,7 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
         time64::learn(&queue);
     }
     let counted = match plan.is_new {
-        true => counted_at_once(&queue)?,
+        true => recount::count_new(&queue),
         false => None,
     };
     let tracked = queue.tracking.is_complete(subscription::copies(table));
@@ -302,26 +297,6 @@ fn plan(table: Oid, options: &Options, lock: LockMode) -> Result<UpgradePlan> {
     suitable(&relation)?;
     require_owner(table)?;
     UpgradePlan::draw(&relation, options)
-}
-
-/// Counts the tasks of a new queue; None if its table is too large. The caller's lock excludes writers.
-fn counted_at_once(queue: &Queue) -> Result<Option<Counts>> {
-    let relation = open(queue.table)?;
-    if relation.pages() > PAGES_COUNTED_AT_ONCE {
-        return Ok(None);
-    }
-    let mut counts = Counts::default();
-    relation.scan(&Snapshot::latest(), |row| {
-        if let Ok(place) = queue.place_of(row) {
-            counts.count(place);
-        }
-        true
-    });
-    if let Some(mut slot) = slot::lock(queue.slot) {
-        let reserved = slot.prepared().begin_search();
-        slot.prepared().found_none(reserved);
-    }
-    Ok(Some(counts))
 }
 
 fn options(call: &Call, options: Argument<sql_type::jsonb>) -> Result<Options> {

@@ -1,11 +1,11 @@
-//! Counts the tasks of a queue while other sessions keep changing them, see [`crate::parts::counters::recount`].
+//! Counts the tasks of a queue, usually while other sessions change them, see [`crate::parts::counters::recount`].
 
 use crate::parts::counters::recount;
 use crate::parts::schedule::requests;
 use crate::parts::slot::{self, QueueGuard};
 use crate::queue::{self, Queue};
 use crate::server::memory::Scratch;
-use crate::server::relation::{self, LatestSnapshot, LockMode, Relation};
+use crate::server::relation::{self, LatestSnapshot, LockMode, Relation, Snapshot};
 use crate::server::row::Tuple;
 use crate::server::value::Value;
 use crate::server::{injection, latch, process, spi, types};
@@ -21,6 +21,9 @@ use xqueue_core::slot_id::SlotId;
 const LOCK_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Longest value, in bytes, that a brief recount reads.
 const LONGEST_READ_BRIEFLY: usize = 1 << 20;
+/// Size in pages up to which a new queue's table is counted in the same transaction. The worker counts larger tables,
+/// without a lock.
+const PAGES_COUNTED_AT_ONCE: u32 = 1000;
 
 /// The reason for a recount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +61,26 @@ pub fn hasten(slot: SlotId) {
     if slot::lock(slot).is_some_and(hastens) {
         requests::request(process::database().into(), |_| {});
     }
+}
+
+/// Counts the tasks of a new queue; None if its table is too large. The caller's lock excludes writers.
+pub fn count_new(queue: &Queue) -> Option<Counts> {
+    let relation = Relation::open(queue.table, LockMode::None)?;
+    if relation.pages() > PAGES_COUNTED_AT_ONCE {
+        return None;
+    }
+    let mut counts = Counts::default();
+    relation.scan(&Snapshot::latest(), |row| {
+        if let Ok(place) = queue.place_of(row) {
+            counts.count(place);
+        }
+        true
+    });
+    if let Some(mut slot) = slot::lock(queue.slot) {
+        let reserved = slot.prepared().begin_search();
+        slot.prepared().found_none(reserved);
+    }
+    Some(counts)
 }
 
 /// Counts the tasks of a queue. The caller holds AccessShareLock on the table.
