@@ -349,18 +349,7 @@ impl Model for Marks {
             Action::ReadMark => state.consumer = Consumer::Looks(state.mark.at, false),
             Action::TakeFirst => {
                 let Consumer::Looks(from, is_woken) = state.consumer else { return None };
-                let is_there = |key: &usize| {
-                    state.rows[*key] == Status::Ready
-                        && !state.is_locked(*key)
-                        && state.position(*key) >= from
-                };
-                let found = (0..KEYS).find(is_there);
-                if let Some(key) = found {
-                    state.rows[key] = Status::Taken;
-                }
-                // A consumer that has found a task comes back for the next one.
-                let goes_on = is_woken || found.is_some();
-                state.consumer = if goes_on { Consumer::Woken } else { Consumer::Asleep };
+                state.take_first(from, is_woken);
             }
             Action::Crash => self.crash(state),
         }

@@ -179,6 +179,20 @@ impl State {
         keys.filter(|position| *position >= from).min().unwrap_or(LAST)
     }
 
+    /// Lets the consumer take the first task from a position on, or fall asleep.
+    pub(super) fn take_first(&mut self, from: Position, is_woken: bool) {
+        let is_there = |key: &usize| {
+            self.rows[*key] == Status::Ready && !self.is_locked(*key) && self.position(*key) >= from
+        };
+        let found = (0..KEYS).find(is_there);
+        if let Some(key) = found {
+            self.rows[key] = Status::Taken;
+        }
+        // A consumer that has found a task comes back for the next one.
+        let goes_on = is_woken || found.is_some();
+        self.consumer = if goes_on { Consumer::Woken } else { Consumer::Asleep };
+    }
+
     /// Models `QueueGuard::is_prepared`.
     pub(super) fn may_be_prepared(&self, flaw: Option<Flaw>) -> bool {
         match flaw {
