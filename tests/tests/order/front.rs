@@ -115,8 +115,10 @@ fn not_with_another_priority() {
     q.sql("SELECT xqueue.put(ROW(7, NULL, 'R', NULL, 3)::{q}, front => true)");
     assert!(q.holds(7, "priority = -1"));
     assert_eq!(front(&mut q, "{}").len(), 1);
-    q.sql("SELECT xqueue.put('{q}', '{\"id\": 50}', front => NULL)");
-    assert!(q.holds(50, "priority = 0"));
+    for (id, value) in [(50, "NULL"), (51, "false")] {
+        q.sql(&format!("SELECT xqueue.put('{{q}}', '{{\"id\": {id}}}', front => {value})"));
+        assert!(q.holds(id, "priority = 0"));
+    }
     let mut plain = Queue::new("front");
     let error =
         plain.fails("SELECT xqueue.put('{q}', '{}', front => true)", "0A000", "feature priority");
