@@ -133,25 +133,3 @@ CALL xqueue.put_wait('jobs', '{"id": 4}', '10 s');
 SELECT id, status FROM jobs ORDER BY id;
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
-
--- Keys of several columns, other values for the states
-CREATE TYPE state AS ENUM ('new', 'busy', 'late', 'bad', 'dead', 'over');
-CREATE TABLE parts (region text, no int, state state DEFAULT 'new', PRIMARY KEY (region, no));
-SELECT xqueue.upgrade('parts', '{"fields": {"status": "state"}, "features": {"delayed": true, "buried": true, "zombie": "1 hour"},
-    "states": {"R": "new", "T": "busy", "W": "late", "B": "bad", "Z": "dead", "D": "over"}}')->'states' AS states;
-INSERT INTO parts VALUES ('a', 1), ('b', 1);
-SELECT region, no, state FROM xqueue.switch(NULL::parts, ROW('a', 1), 'bad');
-SELECT region, no, state FROM xqueue.switch(NULL::parts, '{"region": "a", "no": 1}'::jsonb, 'Z');
-SELECT region, no, state FROM xqueue.switch(NULL::parts, ROW('a', 1), 'waiting', '1 hour');
-SELECT region, no, state FROM xqueue.restart(NULL::parts, ROW('a', 1));
-SELECT region, no, state FROM xqueue.take(NULL::parts, count => 2);
-SELECT region, no, state FROM xqueue.snatch(NULL::parts, ROW('a', 1));
-SELECT region, no, state FROM xqueue.ack(NULL::parts, ROW('b', 1));
-SELECT xqueue.wait('parts', ROW('b', 1));
-SELECT xqueue.wait('parts', '{"region": "c", "no": 1}'::jsonb);
-SELECT region, no, state FROM xqueue.delete(NULL::parts, ARRAY[ROW('a', 1), ROW('b', 1)]);
-CALL xqueue.put_wait('parts', '{"region": "d", "no": 1}', '0');
-SELECT xqueue.delete('parts', ROW('d', '1'))->'state' AS state;
-SELECT xqueue.check('parts');
-DROP TABLE parts;
-DROP TYPE state;

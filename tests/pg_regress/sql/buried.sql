@@ -83,16 +83,3 @@ SELECT xqueue.bury('jobs', 1);
 :code
 SELECT xqueue.check('jobs') - 'mark' - 'buried_mark' AS "check";
 DROP TABLE jobs;
-
--- Keys of several columns
-CREATE TABLE parts (region text, no int, PRIMARY KEY (region, no));
-SELECT xqueue.upgrade('parts', '{"features": {"buried": true}}')->'key' AS key;
-INSERT INTO parts VALUES ('b', 1), ('a', 2), ('a', 1);
-SELECT region, no FROM xqueue.take(NULL::parts, count => 3);
-SELECT region, no, status FROM xqueue.bury(NULL::parts, ARRAY[ROW('b', 1), ROW('a', 2)]);
-SELECT (xqueue.bury(p)).status FROM parts p WHERE status = 'T';
-SELECT region, no FROM xqueue.dig(NULL::parts, '{"region": "a", "no": 2}'::jsonb);
-SELECT region, no FROM xqueue.plow(NULL::parts, 1);
-SELECT xqueue.kick('parts', 5);
-SELECT xqueue.check('parts');
-DROP TABLE parts;
