@@ -98,25 +98,6 @@ SELECT xqueue.downgrade('fresh', drop_columns => true);
 SELECT part, definition FROM pg_temp.parts WHERE of = 'fresh'::regclass ORDER BY part, definition COLLATE "C";
 DROP TABLE fresh;
 
--- Odd names
-CREATE SCHEMA "Odd ""Schema";
-CREATE TABLE "Odd ""Schema"."Ünï 'table'.x" ("Key one" int, "select" text, "näme" text, PRIMARY KEY ("Key one", "select"));
-SELECT jsonb_array_elements_text(xqueue.upgrade('"Odd ""Schema"."Ünï ''table''.x"',
-    '{"fields": {"status": "the \"status\"", "owner": "Owner''s", "runat": "when"}, "features": {"delayed": true}}', true)->'ddl') AS ddl;
-SELECT xqueue.upgrade('"Odd ""Schema"."Ünï ''table''.x"',
-    '{"fields": {"status": "the \"status\"", "owner": "Owner''s", "runat": "when"}, "features": {"delayed": true}}');
-SELECT xqueue.put('"Odd ""Schema"."Ünï ''table''.x"', '{"Key one": 1, "select": "a,b", "näme": "ü"}');
-SELECT xqueue.take('"Odd ""Schema"."Ünï ''table''.x"') - 'Owner''s' AS taken;
-SELECT xqueue.release('"Odd ""Schema"."Ünï ''table''.x"', ROW(1, 'a,b'), delay => '1 day') - 'when' AS released;
-SELECT queue, key, waiting FROM xqueue.queues JOIN xqueue.definitions USING (queue);
-DROP SCHEMA "Odd ""Schema" CASCADE;
-
--- A name of 63 characters: the names of the indexes are cut, and differ
-CREATE TABLE a23456789012345678901234567890123456789012345678901234567890123 (id int PRIMARY KEY);
-SELECT xqueue.upgrade('a23456789012345678901234567890123456789012345678901234567890123', '{"features": {"delayed": true}}')->'queue' AS queue;
-SELECT definition FROM pg_temp.parts WHERE of = 'a23456789012345678901234567890123456789012345678901234567890123'::regclass AND part = 'index' ORDER BY 1;
-DROP TABLE a23456789012345678901234567890123456789012345678901234567890123;
-
 -- An existing index is used, no matter its name; an index that almost fits is not
 CREATE TABLE indexed (id int PRIMARY KEY, state text NOT NULL DEFAULT 'R', holder uuid);
 CREATE INDEX mine ON indexed (id) WHERE state = 'R';
