@@ -39,18 +39,10 @@ SELECT xqueue.downgrade('texts', true);
 SELECT xqueue.upgrade('texts', '{"fields": {"status": "b"}, "states": {"R": "to do", "D": "done"}}')->'states' AS states;
 SELECT indexdef FROM pg_indexes WHERE tablename = 'texts' ORDER BY indexname COLLATE "C";
 SELECT xqueue.upgrade('texts', dry_run => true)->'ddl' AS ddl;
-SELECT id, b FROM xqueue.take(NULL::texts);
-SELECT id, b FROM xqueue.release(NULL::texts, 1);
-SELECT xqueue.stats('texts')->'tasks' AS tasks;
-SELECT xqueue.check('texts');
 SELECT xqueue.downgrade('texts', true);
 SELECT xqueue.upgrade('texts', '{"fields": {"status": "c"}, "states": {}}')->'states' AS states;
 SELECT indexdef FROM pg_indexes WHERE tablename = 'texts' ORDER BY indexname COLLATE "C";
 SELECT xqueue.upgrade('texts', dry_run => true)->'ddl' AS ddl;
-SELECT id, c FROM xqueue.take(NULL::texts);
-SELECT id, c FROM xqueue.release(NULL::texts, 1);
-SELECT xqueue.stats('texts')->'tasks' AS tasks;
-SELECT xqueue.check('texts');
 SELECT xqueue.downgrade('texts', true);
 DROP TABLE texts;
 
