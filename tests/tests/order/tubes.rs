@@ -5,7 +5,8 @@ mod waiting;
 use xqueue_tests::*;
 
 fn tubes() -> Queue {
-    let features = json!({"tube": true, "delayed": true, "buried": true});
+    let features =
+        json!({"tube": true, "delayed": true, "buried": true, "keep": true, "ttr": true});
     Queue::with("tube", COLUMNS, &json!({"features": features}))
 }
 

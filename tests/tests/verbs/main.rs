@@ -10,7 +10,6 @@ mod fires;
 mod hooks;
 mod ids;
 mod if_held;
-mod kept;
 mod nesting;
 mod next;
 mod on_conflict;

@@ -1,24 +1,8 @@
 //! Feature ttr: a task that is taken for too long comes back.
 
 use xqueue_tests::{
-    COLUMNS, Database, Queue, Stopped, Waiter, alone, ask, id, ids, json, put, take_all, wait_until,
+    COLUMNS, Database, Queue, Stopped, alone, ids, json, put, take_all, wait_until,
 };
-
-fn queue(features: &str) -> Queue {
-    let features: xqueue_tests::Value = features.parse().expect("features");
-    Queue::with("ttr", COLUMNS, &json!({ "features": features }))
-}
-
-#[test]
-fn an_overdue_task_wakes_a_waiting_consumer() {
-    let mut q = queue(r#"{"ttr": true}"#);
-    put(&mut q.admin, &q.name, 1);
-    let mut slow = q.client();
-    ask(&mut slow, &q.name, "SELECT xqueue.take('{q}', ttr => '1 second')");
-    let waiter = Waiter::take(&mut q);
-    let (_next, task) = waiter.task();
-    assert_eq!(id(&task), 1);
-}
 
 #[test]
 fn a_deadline_that_passes_while_the_worker_does_nothing_leaves_the_task_taken() {
@@ -38,14 +22,4 @@ fn a_deadline_that_passes_while_the_worker_does_nothing_leaves_the_task_taken() 
     }
     q.assert_tasks(&[("total", 0)]);
     assert_eq!(q.calls("ttr"), 0);
-}
-
-#[test]
-fn a_deadline_moved_by_hand_is_kept() {
-    let mut q = queue(r#"{"ttr": "1 day"}"#);
-    put(&mut q.admin, &q.name, 1);
-    take_all(&mut q.admin, &q.name);
-    q.sql("UPDATE {q} SET runat = now() + interval '30 milliseconds'");
-    q.wait_for("ready", 1);
-    assert_eq!(q.calls("ttr"), 1);
 }

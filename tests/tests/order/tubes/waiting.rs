@@ -43,8 +43,11 @@ fn a_consumer_is_woken_by_every_way_in_which_a_task_of_its_tube_becomes_ready() 
         "SELECT xqueue.release('{q}', 1)",
         "SELECT xqueue.release('{q}', 1, delay => '10 milliseconds')",
         "SELECT xqueue.bury('{q}', 1); SELECT xqueue.kick('{q}', 1)",
+        "SELECT xqueue.ack('{q}', 1); SELECT xqueue.restart('{q}', 1)",
         "SELECT xqueue.snatch('{q}', 1)",
+        "SELECT xqueue.release_all('{q}')",
         "UPDATE {q} SET status = 'R', owner = NULL",
+        "UPDATE {q} SET runat = now()",
         "DISCARD ALL",
     ] {
         let mut q = tubes();
