@@ -28,22 +28,7 @@ fn the_task_of_a_process_that_ends() {
     }
 }
 
-#[test]
-fn discard_all() {
-    let mut q = Queue::new("owner");
-    let name = q.name.clone();
-    let mut c = q.client();
-    let id = put(&mut c, &name, 1);
-    take_all(&mut c, &name);
-    c.run("DISCARD ALL");
-    q.wait_for("ready", 1);
-    let sql = format!("SELECT xqueue.ack('{name}', {id})");
-    expect_error(&mut c, &sql, "55000", &format!("task {id} is not taken by anybody"));
-    assert_eq!(take(&mut c, &name, "10s", 1).len(), 1, "the session can go on");
-    assert_eq!(ack(&mut c, &name, id).len(), 1);
-}
-
-/// Other DISCARD commands keep the tasks.
+/// Unlike DISCARD ALL, other DISCARD commands keep the tasks.
 #[test]
 fn discard_plans_and_temp() {
     let q = Queue::new("owner");

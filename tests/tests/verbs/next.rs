@@ -47,18 +47,6 @@ fn a_task_that_is_not_mine() {
 }
 
 #[test]
-fn it_is_woken_by_a_put() {
-    let mut q = Queue::new("next");
-    let name = q.name.clone();
-    let waiter = waiting(&mut q);
-    let id = put(&mut q.admin, &name, 1);
-    let (mut client, task) = waiter.task();
-    assert_eq!(xqueue_tests::id(&task), id);
-    assert_eq!(status(&mut q.admin, &name, id).as_deref(), Some("T"), "committed");
-    assert_eq!(ack(&mut client, &name, id).len(), 1);
-}
-
-#[test]
 fn it_holds_no_snapshot_and_no_lock_while_it_waits() {
     // The call first acks a task, so that it has something to hold.
     let (mut q, c, task, call) = with_a_task();
@@ -103,20 +91,6 @@ fn its_wake_up_goes_on_when_its_client_dies() {
     // If the first consumer got a task before it ended, the task is ready again when its connection closes.
     drop(first.join());
     second.task();
-}
-
-#[test]
-fn the_row_form_at_the_top() {
-    let mut q = Queue::new("next");
-    let name = q.name.clone();
-    let id = put(&mut q.admin, &name, 1);
-    let messages = q.admin.simple_query(&format!("CALL xqueue.next(NULL::{name}, '1s')")).unwrap();
-    let row = messages.iter().find_map(|m| match m {
-        postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-        _ => None,
-    });
-    assert!(row.unwrap().starts_with(&format!("({id},")));
-    assert_eq!(status(&mut q.admin, &name, id).as_deref(), Some("T"));
 }
 
 #[test]

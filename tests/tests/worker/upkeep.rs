@@ -131,24 +131,6 @@ fn without_statements_the_worker_does_the_same() {
     }
 }
 
-#[test]
-fn tasks_of_a_connection_that_ends_come_back_without_statements_as_well() {
-    // The limit is two attempts: after them a task is buried.
-    let cases = [("{}", 0), (r#"{"retry": {"limit": 2}}"#, 10), (r#"{"utube": true}"#, 0)];
-    for (features, buried) in cases {
-        let options = json!({"features": features.parse::<Value>().unwrap()});
-        let mut q = Queue::with("ended", COLUMNS, &options);
-        q.sql("INSERT INTO {q} (payload) SELECT NULL FROM generate_series(1, 20)");
-        for _ in 1..=2 {
-            let mut c = q.client();
-            c.execute(&format!("SELECT xqueue.take('{}', count => 10)", q.name), &[]).unwrap();
-            drop(c);
-            q.wait_for("taken", 0);
-        }
-        q.assert_tasks(&[("ready", 20 - buried), ("buried", buried)]);
-    }
-}
-
 /// The kinds of processes in which the owner's code has run.
 const RAN: &str = "SELECT coalesce(string_agg(DISTINCT kind, ', '), '') FROM ran";
 
