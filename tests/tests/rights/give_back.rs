@@ -1,6 +1,5 @@
 //! `give_back()` of all queues touches no queue of a stranger, and passes over a queue that fails.
 
-use std::sync::{Arc, Mutex};
 use xqueue_tests::*;
 
 /// Makes a stranger's queue that every role can change and that has a taken task. A function in the predicate of an index
@@ -103,17 +102,15 @@ fn tasks_of_an_identified_session_are_found() {
 #[test]
 fn a_queue_that_fails_is_named_in_a_warning() {
     let (mut broken, mut whole) = (Queue::new("broken"), Queue::new("whole"));
-    let warnings = Arc::new(Mutex::new(Vec::new()));
-    let (heard, mut config) = (warnings.clone(), whole.config());
-    config.notice_callback(move |notice| heard.lock().unwrap().push(notice.to_string()));
-    let mut c = open(&config);
+    let (mut c, heard) = Heard::open(whole.config());
     for q in [&mut broken, &mut whole] {
         q.sql("INSERT INTO {q} DEFAULT VALUES");
         assert_eq!(take_all(&mut c, &q.name).len(), 1);
     }
     broken.sql("ALTER TABLE {q} DROP owner CASCADE");
     assert_eq!(give_back(&mut c), 1);
-    let warnings = warnings.lock().unwrap().join("\n");
+    let warnings: Vec<String> = heard.take().iter().map(ToString::to_string).collect();
+    let warnings = warnings.join("\n");
     let words = format!("passed over queue \"public.{}\"", broken.name);
     assert!(warnings.contains(&words), "{warnings}");
     assert!(!warnings.contains(&whole.name), "{warnings}");

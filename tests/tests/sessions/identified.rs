@@ -2,7 +2,6 @@
 
 mod transactions;
 
-use std::sync::{Arc, Mutex};
 use xqueue_tests::*;
 
 const UNKNOWN: &str = "does not exist, or not any more";
@@ -309,15 +308,11 @@ fn joining_another_session_warns_of_the_tasks_left_behind() {
     let mut q = Queue::new("session");
     let name = q.name.clone();
     let session = open(&mut q.admin, "1 hour");
-    let warnings = Arc::new(Mutex::new(Vec::new()));
-    let heard = warnings.clone();
-    let mut config = q.config();
-    config.notice_callback(move |notice| heard.lock().unwrap().push(notice));
-    let mut c = xqueue_tests::open(&config);
+    let (mut c, warnings) = Heard::open(q.config());
     let mine = identity(&mut c);
     let warned = |c: &mut Client, sql: &str| {
         c.run(sql);
-        std::mem::take(&mut *warnings.lock().unwrap())
+        warnings.take()
     };
     let join_it = format!("SELECT xqueue.identify('{session}')");
     let go_back = format!("SELECT xqueue.identify('{mine}')");

@@ -4,7 +4,6 @@ mod pooler;
 
 use std::cell::RefCell;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
 
 use pooler::Pooler;
 use postgres::SimpleQueryMessage;
@@ -96,10 +95,7 @@ fn transaction_mode_take_work_and_ack_in_one_transaction() {
 fn ack_on_another_connection(q: &mut Queue, pooler: &Pooler) -> (DbError, Vec<String>) {
     let name = q.name.clone();
     put(&mut q.admin, &name, 1);
-    let said = Arc::new(Mutex::new(Vec::new()));
-    let (heard, mut config) = (said.clone(), pooler.config());
-    config.notice_callback(move |notice| heard.lock().unwrap().push(notice.message().to_owned()));
-    let mut consumer = open(&config);
+    let (mut consumer, heard) = Heard::open(pooler.config());
     let take = format!("SELECT pg_backend_pid() FROM xqueue.take('{name}')");
     let taken = ask(&mut consumer, &take).expect("a task");
 
@@ -116,8 +112,8 @@ fn ack_on_another_connection(q: &mut Queue, pooler: &Pooler) -> (DbError, Vec<St
     q.assert_tasks(&[("taken", 1)]);
     ask(&mut other, "ROLLBACK");
     q.sql("SELECT xqueue.snatch('{q}', 1)");
-    let said = said.lock().unwrap().clone();
-    (error, said)
+    let warnings = heard.take().iter().map(|warning| warning.message().to_owned()).collect();
+    (error, warnings)
 }
 
 /// Between two transactions another client can get the connection that took the task.

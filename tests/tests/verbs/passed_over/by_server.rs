@@ -1,11 +1,7 @@
 //! Refusals by the server itself: indexes, generated columns, triggers with built-in functions, foreign keys.
 
-use std::sync::{Arc, Mutex};
-
-use postgres::error::DbError;
-
 use super::{REFUSALS, SHAPES, drop_functions, fill, queue, take_all_but_bad, taken};
-use xqueue_tests::{Queue, json, open, wait_until};
+use xqueue_tests::{Heard, Queue, json, wait_until};
 
 /// A take needs a subtransaction only for a task that enters an index which can refuse it.
 #[test]
@@ -126,11 +122,10 @@ fn a_task_behind_a_refused_one_is_in_flight() {
 }
 
 /// Returns a session, and the warnings that it gets.
-fn heard(q: &Queue) -> (Queue, Arc<Mutex<Vec<DbError>>>) {
-    let warnings = Arc::new(Mutex::new(Vec::new()));
-    let (heard, mut config, mut session) = (warnings.clone(), q.config(), q.session());
-    config.notice_callback(move |notice| heard.lock().unwrap().push(notice));
-    session.admin = open(&config);
+fn heard(q: &Queue) -> (Queue, Heard) {
+    let (client, warnings) = Heard::open(q.config());
+    let mut session = q.session();
+    session.admin = client;
     (session, warnings)
 }
 
@@ -168,7 +163,7 @@ fn what_jsonb_cannot_hold_leaves_nothing_behind() {
                 c.sql("SELECT FROM xqueue.take(NULL::{q}, id => 1)");
             }
             c.sql(&format!("SELECT xqueue.{call}"));
-            let warned = std::mem::take(&mut *warnings.lock().unwrap());
+            let warned = warnings.take();
             assert!(warned.is_empty(), "{columns} {call}: {warned:?}");
         }
         q.sql("DELETE FROM {q}");
@@ -188,7 +183,8 @@ fn what_fails_within_a_check_leaves_nothing_behind() {
     );
     let (mut c, warnings) = heard(&q);
     assert_eq!(taken(&mut c, ", count => 100").len(), 17);
-    assert!(warnings.lock().unwrap().is_empty(), "{warnings:?}");
+    let warned = warnings.take();
+    assert!(warned.is_empty(), "{warned:?}");
     q.sql("DELETE FROM {q}");
     drop_functions(&mut q);
 }
