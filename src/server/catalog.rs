@@ -66,8 +66,12 @@ pub fn free_name(table: &str, suffix: &str, schema: Oid) -> String {
     name.unwrap_or_default()
 }
 
-/// Returns the relation of this name in the extension's schema; None if the extension is not installed.
+/// Returns the relation of this name in the extension's schema; None if the extension is not installed. Then anybody can
+/// have made a schema of this name, with relations of any kind.
 pub fn own_relation(name: &CStr) -> Option<Oid> {
+    if !is_installed() {
+        return None;
+    }
     // SAFETY: lookups with C strings that outlive them.
     unsafe {
         let schema = pg_sys::get_namespace_oid(c"xqueue".as_ptr(), true);

@@ -37,6 +37,32 @@ fn a_schema_of_another_role_is_refused() {
     admin.run(&format!("{again}; DROP EXTENSION xqueue"));
 }
 
+/// Without the extension, a schema of its name is anybody's, with relations of any kind.
+#[test]
+fn a_schema_of_its_name_is_not_the_extension() {
+    let role = Role::create();
+    let mut database = Database::empty("no_extension");
+    let name = database.name.clone();
+    database.sql(&format!("GRANT CREATE ON DATABASE {name} TO {}", role.name));
+    let mut c = database.client_as(&role.name);
+    for registry in [
+        "TABLE xqueue.queue (relation text PRIMARY KEY)",
+        "TABLE xqueue.queue (relation oid PRIMARY KEY)",
+        "VIEW xqueue.queue AS SELECT 1 AS relation",
+    ] {
+        c.run(&format!(
+            "CREATE SCHEMA xqueue; CREATE {registry}; CREATE TYPE xqueue.e AS ENUM ('a');
+             CREATE TABLE xqueue.t (a int, e xqueue.e)"
+        ));
+        if registry.starts_with("TABLE") {
+            c.run("INSERT INTO xqueue.queue VALUES ('1')");
+        }
+        c.run("ALTER TABLE xqueue.t ALTER COLUMN a TYPE bigint");
+        c.run("ALTER TYPE xqueue.e RENAME VALUE 'a' TO 'b'; DROP SCHEMA xqueue CASCADE");
+    }
+    database.sql(&format!("REVOKE CREATE ON DATABASE {name} FROM {}", role.name));
+}
+
 /// Triggers and indexes name the functions of this schema: none of them is of another role.
 #[test]
 fn an_internal_schema_of_another_role_is_refused() {
