@@ -10,12 +10,15 @@ use xqueue_core::status::Status;
 /// Replaces the old label by the new one in the definitions of queues. The statement has already renamed it.
 pub fn follow(renamed: &RenamedLabel) -> Result<()> {
     let RenamedLabel { kind, old, new } = renamed;
-    for table in queue::lock_those_with(*kind)? {
+    for table in queue::tables_with(*kind)? {
+        // The table is locked before its row of the registry, as everywhere: the worker waits for such a row if the
+        // table was dropped meanwhile.
+        let Some(relation) = Relation::open(table, LockMode::RowExclusive) else { continue };
+        queue::lock_definition(table)?;
         // An unreadable definition raises its error on every use of the queue; it does not fail this command.
         let Ok(Some(Entry { mut definition, same_table, .. })) = queue::read(table) else {
             continue;
         };
-        let Some(relation) = Relation::open(table, LockMode::AccessShare) else { continue };
         let is_of_enum = |field| {
             let column = definition.fields.get(&field);
             let column = column.and_then(|c| queue::column_of(&relation, c, same_table));

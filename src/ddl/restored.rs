@@ -20,14 +20,7 @@ sql_functions! {
 /// Runs BEFORE INSERT on the registry, for each row.
 fn queue_arrives_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let firing = Firing::of(call, Timing::BeforeInsertRow)?;
-    // Any role can create a trigger that calls this function.
-    if queue::oid() != Some(firing.table()) {
-        return Err(Error::new(
-            PgSqlErrorCode::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
-            "this function works only as the trigger that the table xqueue.queue has",
-        )
-        .hint("Use xqueue.upgrade() to make a table a queue."));
-    }
+    queue::require_registry(firing.table())?;
     let row = firing.row();
     let Some(table) = row.value(1).map(Value::to_oid) else { return Ok(firing.unchanged()) };
     let text = row.value(3).map(jsonb::text).unwrap_or_default();

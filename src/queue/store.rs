@@ -61,6 +61,18 @@ pub fn oid() -> Option<Oid> {
     catalog::own_relation(REGISTRY)
 }
 
+/// Refuses a trigger of another table than the registry. Any role can create one that calls the same function.
+pub fn require_registry(table: Oid) -> Result<()> {
+    if oid() == Some(table) {
+        return Ok(());
+    }
+    Err(Error::new(
+        PgSqlErrorCode::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
+        "this function works only as the trigger that the table xqueue.queue has",
+    )
+    .hint("Use xqueue.upgrade() to make a table a queue."))
+}
+
 /// Stores a definition with the privileges of the registry's owner. The caller has checked that the current role owns
 /// the table.
 pub fn write(table: Oid, definition: &Definition) -> Result<()> {
@@ -101,8 +113,8 @@ pub fn redefine(table: Oid, definition: &Definition) -> Result<()> {
     })
 }
 
-/// Locks the definitions of queues whose tables have columns of a type, or of a domain over it, and returns the tables.
-pub fn lock_those_with(kind: Oid) -> Result<Vec<Oid>> {
+/// Returns the tables of queues that have columns of a type, or of a domain over it, in one order for all callers.
+pub fn tables_with(kind: Oid) -> Result<Vec<Oid>> {
     if oid().is_none() {
         return Ok(vec![]);
     }
@@ -114,10 +126,20 @@ pub fn lock_those_with(kind: Oid) -> Result<Vec<Oid>> {
              SELECT q.relation::pg_catalog.oid FROM xqueue.queue q WHERE EXISTS ( \
              SELECT FROM pg_catalog.pg_attribute a JOIN kind k \
              ON a.atttypid OPERATOR(pg_catalog.=) k.oid \
-             WHERE a.attrelid OPERATOR(pg_catalog.=) q.relation::pg_catalog.oid) FOR UPDATE OF q",
+             WHERE a.attrelid OPERATOR(pg_catalog.=) q.relation::pg_catalog.oid) ORDER BY 1",
             &[(types::OID, Some(Value::oid(kind)))],
         );
         (0..rows.len()).filter_map(|row| rows.value(row, 1).map(Value::to_oid)).collect()
+    })
+}
+
+/// Locks the definition of a queue against other changes of it. The caller has locked the table.
+pub fn lock_definition(table: Oid) -> Result<()> {
+    as_owner(|spi| {
+        spi.run_with(
+            "SELECT FROM xqueue.queue WHERE relation::pg_catalog.oid OPERATOR(pg_catalog.=) $1 FOR UPDATE",
+            &[(types::OID, Some(Value::oid(table)))],
+        );
     })
 }
 

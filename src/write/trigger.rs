@@ -167,7 +167,8 @@ fn truncated_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
 
 /// Runs after any change of the registry and asks the worker to read it again.
 fn registry_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
-    Firing::of(call, Timing::AfterStatement)?;
+    let firing = Firing::of(call, Timing::AfterStatement)?;
+    queue::require_registry(firing.table())?;
     if shared_memory::is_available() {
         transaction::note_registry_change();
     }

@@ -48,6 +48,10 @@ CREATE TRIGGER t AFTER INSERT ON own FOR EACH ROW EXECUTE FUNCTION xqueue_intern
 INSERT INTO own VALUES (1);
 SELECT xqueue_internal.row_changed();
 :code
+DROP TRIGGER t ON own;
+CREATE TRIGGER t AFTER INSERT ON own EXECUTE FUNCTION xqueue_internal.registry_changed();
+INSERT INTO own VALUES (2);
+:code
 DROP TABLE own;
 RESET ROLE;
 

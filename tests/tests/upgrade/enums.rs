@@ -135,6 +135,35 @@ fn labels_that_are_renamed() {
     }
 }
 
+/// The worker deletes the registry's rows of dropped tables. It must not wait there for the transaction that renames.
+#[test]
+fn a_rename_that_has_waited_for_a_drop_is_not_in_the_workers_way() {
+    let mut q =
+        Queue::with("rename", "id bigserial PRIMARY KEY", &json!({"features": {"delayed": true}}));
+    q.sql(
+        "CREATE TYPE {q}_e AS ENUM ('a'); CREATE TABLE {q}_t (id int PRIMARY KEY, c {q}_e);
+         SELECT xqueue.upgrade('{q}_t')",
+    );
+    q.sql("BEGIN; DROP TABLE {q}_t");
+    let mut renaming = q.client();
+    let waiting = pid(&mut renaming);
+    let rename = format!("BEGIN; ALTER TYPE {}_e RENAME VALUE 'a' TO 'b'", q.name);
+    let renamed = std::thread::spawn(move || {
+        renaming.run(&rename);
+        renaming
+    });
+    let mut other = q.client();
+    wait_until("the rename waits", || {
+        scalar(&mut other, "SELECT cardinality(pg_blocking_pids($1)) > 0", &[&waiting])
+    });
+    q.sql("COMMIT");
+    let mut renamed = renamed.join().expect("the rename");
+    q.sql("SELECT xqueue.put('{q}', '{}', delay => '10 ms')");
+    q.wait_for("ready", 1);
+    renamed.run("ROLLBACK");
+    q.sql("DROP TYPE {q}_e");
+}
+
 /// Other writers to the table: none, one that rules the direct path out, one that rules it out for puts.
 const WRITERS: [&str; 3] = [
     "",
