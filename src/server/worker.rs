@@ -14,12 +14,14 @@ use std::time::Duration;
 
 const LIBRARY: &str = "xqueue";
 /// Settings that a database or a role can set for its sessions, and that must not apply to a worker.
-const SETTINGS: [(&CStr, &CStr); 7] = [
+const SETTINGS: [(&CStr, &CStr); 8] = [
     (c"search_path", c"pg_catalog, pg_temp"),
     (c"default_transaction_read_only", c"off"),
     (c"default_transaction_isolation", c"read committed"),
     (c"statement_timeout", c"0"),
     (c"lock_timeout", c"0"),
+    // Since PostgreSQL 17.
+    (c"transaction_timeout", c"0"),
     (c"row_security", c"on"),
     // A crash loses work that the worker then repeats; a take of such a task waits for the disk at its own commit.
     (c"synchronous_commit", c"off"),
@@ -106,7 +108,8 @@ pub fn connect(database: Option<u32>) {
             pg_sys::GucSource::PGC_S_OVERRIDE,
         );
         pg_sys::BackgroundWorkerInitializeConnectionByOid(database, Oid::INVALID, 0);
-        for (name, value) in SETTINGS {
+        let is_known = |name: &CStr| !pg_sys::GetConfigOption(name.as_ptr(), true, false).is_null();
+        for (name, value) in SETTINGS.into_iter().filter(|(name, _)| is_known(name)) {
             pg_sys::SetConfigOption(
                 name.as_ptr(),
                 value.as_ptr(),

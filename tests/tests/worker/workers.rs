@@ -22,6 +22,32 @@ fn serves_another(server: &Cluster, name: &str, delay: &str) -> Client {
     c
 }
 
+/// A limit for the transactions of a database, which PostgreSQL has since 17, does not end those of its worker.
+#[test]
+fn transactions_of_workers_are_not_limited() {
+    let server = Cluster::new("");
+    let mut admin = server.client();
+    let version = "SELECT current_setting('server_version_num')::int >= 170000";
+    if !scalar::<bool>(&mut admin, version, &[]) {
+        return;
+    }
+    admin.run("CREATE DATABASE hasty");
+    admin.run("ALTER DATABASE hasty SET transaction_timeout = '1ms'");
+    let mut c = open(server.config().dbname("hasty").options("-c transaction_timeout=0"));
+    c.run("CREATE EXTENSION xqueue; CREATE TABLE jobs (id bigserial PRIMARY KEY, payload text)");
+    c.run("INSERT INTO jobs (payload) SELECT repeat('x', 500) FROM generate_series(1, 50000)");
+    c.run("SELECT xqueue.upgrade('jobs', '{\"features\": {\"delayed\": true}}')");
+    c.run("SELECT xqueue.put('jobs', '{}', delay => '10 ms')");
+    wait_until("the task is ready", || {
+        scalar(&mut c, "SELECT count(*) = 50001 FROM jobs WHERE status = 'R'", &[])
+    });
+    // The worker has to count the table, which takes longer than the limit.
+    wait_until("the table is counted", || {
+        scalar(&mut c, "SELECT (xqueue.stats('jobs')->>'exact')::bool", &[])
+    });
+    assert!(!server.log().contains("transaction timeout"));
+}
+
 #[test]
 fn databases_without_a_place_for_their_workers() {
     // The launcher, the metrics worker and the server's own launcher use all worker slots.
