@@ -297,7 +297,9 @@ impl Definitions {
 /// Shows why a listed table cannot be used as a queue. Adds its slot if it had none.
 fn note_unfit(database: &str, table: Oid, failure: &Failure) {
     let of_database = u32::from(process::database());
-    let found = slot::find_or_add(of_database, table.into(), 0, None);
+    let owner = xact::try_in_transaction(|| catalog::owner_of(table)).ok().flatten();
+    let owner = owner.map_or(0, u32::from);
+    let found = slot::find_or_add(of_database, table.into(), owner, None);
     let names = xact::try_in_transaction(|| catalog::table_name(table));
     let Some(mut slot) = found.and_then(|(slot, _)| slot::lock(slot)) else { return };
     if let Ok(Some((schema, name))) = &names {

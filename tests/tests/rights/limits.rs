@@ -167,6 +167,26 @@ fn queues_of_a_role_are_limited() {
     cluster.assert_quiet();
 }
 
+/// The worker cannot describe these queues, and counts them for their owner nevertheless.
+#[test]
+fn queues_without_a_column_count_after_a_restart() {
+    let cluster = two_databases("xqueue.max_queues = 4\n");
+    let mut c = client_of(&cluster, "greedy");
+    for n in 1..=2 {
+        c.run(&format!(
+            "SELECT xqueue.create('q{n}'); ALTER TABLE q{n} DROP COLUMN status CASCADE"
+        ));
+    }
+    cluster.stop("fast");
+    cluster.start();
+    let mut admin = cluster.client();
+    wait_until("the worker has seen them", || {
+        scalar(&mut admin, "SELECT count(*) = 2 FROM xqueue.queues WHERE error IS NOT NULL", &[])
+    });
+    let mut elsewhere = open(cluster.config().dbname("second").user("greedy"));
+    expect_error(&mut elsewhere, "SELECT xqueue.create('q')", "53400", "no more than 2 queues");
+}
+
 /// Slots used by a prepared transaction come back, for each command and for each outcome.
 fn slots_of_queues_that_prepared_transactions_made_come_back(c: &mut Client) {
     c.run("CREATE TABLE present (id bigint PRIMARY KEY)");
