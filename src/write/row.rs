@@ -38,11 +38,13 @@ pub fn note<Old: Row, New: Row>(
         let before = old.as_ref().map(|old| stand_in_subqueue(queue, old));
         before.map_or((position, level), |before| (position.min(before.0), level.min(before.1)))
     });
-    let key = || match (&old, &new) {
+    // Outside of `note`: the key's hash can wait for the catalogue, and a backend can be terminated there.
+    let ends = outcome.is_some() || Outcome::is_undone(status(from), status(to));
+    let ended = ends.then(|| match (&old, &new) {
         (Some(old), _) => queue.key_hash_of(old.row),
         (None, Some(new)) => queue.key_hash_of(new.row),
         (None, None) => 0,
-    };
+    });
     let spent = old.as_ref().and_then(|old| spent(old, status(to), outcome));
     note_holder(queue, old.as_ref(), new.as_ref());
     transaction::note(queue.slot, |delta| {
@@ -62,7 +64,7 @@ pub fn note<Old: Row, New: Row>(
         if let Some(instant) = due {
             delta.schedule.due_at(instant);
         }
-        if outcome.is_some() || Outcome::is_undone(status(from), status(to)) {
+        if let Some(key) = ended {
             delta.waiters.end(key, outcome);
         }
     });

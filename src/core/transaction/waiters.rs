@@ -44,9 +44,9 @@ impl WaiterChange {
     }
 
     /// Records the outcome of the task whose key has this hash; None if the task is to be processed again.
-    pub fn end(&mut self, hash: impl FnOnce() -> u64, outcome: Option<Outcome>) {
+    pub fn end(&mut self, hash: u64, outcome: Option<Outcome>) {
         if self.ended.len() < ENDED_NOTED {
-            self.ended.push((hash(), outcome));
+            self.ended.push((hash, outcome));
         } else {
             self.ended_more = true;
         }
@@ -107,11 +107,11 @@ mod tests {
     #[test]
     fn a_watcher_learns_the_last_of_a_tasks_outcomes() {
         let mut change = WaiterChange::default();
-        change.end(|| 1, Some(Outcome::Buried));
-        change.end(|| 2, Some(Outcome::Buried));
+        change.end(1, Some(Outcome::Buried));
+        change.end(2, Some(Outcome::Buried));
         let later = WaiterChange { ended: vec![(1, None)], ..WaiterChange::default() };
         change.absorb(&later);
-        change.end(|| 2, Some(Outcome::Acked));
+        change.end(2, Some(Outcome::Acked));
         assert_eq!(change.report(1, false), None, "it is to be processed again");
         assert_eq!(change.report(2, false), Some(Some(Outcome::Acked)));
         assert_eq!(change.report(3, false), None);

@@ -78,3 +78,26 @@ fn a_deferred_constraint_that_refuses_the_release() {
     q.wait_for("ready", 3);
     q.sql("DROP FUNCTION {q}_f()");
 }
+
+/// The hash of the first key of a session waits for the catalogue. A session that is terminated there ends its transaction
+/// as a whole.
+#[test]
+fn a_session_that_is_terminated_while_it_acks_keeps_no_lock() {
+    alone();
+    let mut q = Queue::with("ended", "id uuid PRIMARY KEY DEFAULT gen_random_uuid()", &json!({}));
+    q.sql("SELECT xqueue.put('{q}', '{}')");
+    let mut c = q.client();
+    let id: String =
+        scalar(&mut c, &format!("SELECT id::text FROM xqueue.take(NULL::{})", q.name), &[]);
+    let victim = pid(&mut c);
+    q.sql("BEGIN; LOCK TABLE pg_catalog.pg_opclass IN ACCESS EXCLUSIVE MODE");
+    let ack = format!("SELECT xqueue.ack('{}', '{id}'::uuid)", q.name);
+    let acking = std::thread::spawn(move || c.batch_execute(&ack).is_err());
+    let waits =
+        format!("SELECT to_jsonb(count(*) > 0) FROM pg_locks WHERE pid = {victim} AND NOT granted");
+    wait_until("the ack waits", || q.ask_one(&waits) == json!(true));
+    q.sql(&format!("SELECT pg_terminate_backend({victim})"));
+    assert!(acking.join().expect("an ack"), "the session has been terminated");
+    q.sql("ROLLBACK; BEGIN; SET LOCAL lock_timeout = '10s'; LOCK TABLE {q} IN ACCESS EXCLUSIVE MODE; COMMIT");
+    q.wait_for("ready", 1);
+}

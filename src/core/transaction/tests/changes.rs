@@ -128,7 +128,7 @@ pub fn apply(delta: &mut Delta, change: &Change) {
         Change::Exhaust(subqueue) => delta.subqueues.exhaust(subqueue),
         Change::Called(call, tasks) => delta.counters.call(call, tasks),
         Change::Due(instant) => delta.schedule.due_at(instant),
-        Change::Ended(key, outcome) => delta.waiters.end(|| key, outcome),
+        Change::Ended(key, outcome) => delta.waiters.end(key, outcome),
         Change::Replaced(counts) => delta.replace(&counts),
         Change::Reserved(tasks) => delta.capacity.reserved += tasks,
         Change::Taken(tasks) => delta.leases.taken += tasks,
