@@ -73,7 +73,8 @@ fn note_beyond(change: impl FnOnce(&mut Noted)) {
     NOTED.set(noted);
 }
 
-/// Records a change of a queue by the current (sub)transaction.
+/// Records a change of a queue by the current (sub)transaction. `change` calls nothing that waits or serves interrupts: a
+/// backend that is terminated there could not undo its transaction.
 pub fn note<T>(slot: SlotId, change: impl FnOnce(&mut Delta) -> T) -> T {
     staying(|| CHANGES.with_borrow_mut(|stack| change(stack.at(xact::depth(), slot))))
 }
@@ -86,6 +87,11 @@ pub fn pending(slot: SlotId) -> Delta {
 /// Returns how many tasks, over all queues, the connection's own session has got and lost in the open transaction.
 pub fn held() -> HeldChange {
     CHANGES.with_borrow(Stack::held)
+}
+
+/// Returns whether the open transaction has claimed a sub-queue of any queue, or taken a task of one.
+pub fn holds_subqueue() -> bool {
+    CHANGES.with_borrow(Stack::holds_subqueue)
 }
 
 /// Returns the queues that the open transaction has dropped.

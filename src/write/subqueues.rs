@@ -18,6 +18,7 @@ use crate::write::passed::Passed;
 use look::Looked;
 use xqueue_core::level::{LAST as LAST_LEVEL, Level, UNKNOWN};
 use xqueue_core::position::FIRST;
+use xqueue_core::slot_id::SlotId;
 use xqueue_core::subqueues::{Back, Refusal, Scan};
 
 /// A take from sub-queues.
@@ -88,9 +89,7 @@ impl Take<'_> {
             return Ok(self.look(spi, subqueue, LAST_LEVEL, see)?.tasks());
         }
         let slot = self.queue.slot;
-        match transaction::note(slot, |delta| {
-            delta.subqueues.claim(|| subqueues::claim(slot, subqueue))
-        }) {
+        match claim(slot, subqueue) {
             Ok(subqueue) => {
                 if self.take_from_claimed(spi, subqueue, see)? == Found::Taken {
                     return Ok(1);
@@ -127,12 +126,8 @@ impl Take<'_> {
                 }
                 continue;
             }
-            let claim = || match spare {
-                Some(subqueue) => subqueues::claim(slot, subqueue),
-                None => subqueues::claim_next(slot).map(|next| next.subqueue).ok_or(Refusal::InUse),
-            };
             search.looks = search.looks.saturating_sub(1);
-            match transaction::note(slot, |delta| delta.subqueues.claim(claim)) {
+            match spare.map_or_else(|| claim_next(slot), |subqueue| claim(slot, subqueue)) {
                 Ok(subqueue) => match self.take_from_claimed(spi, subqueue, see)? {
                     Found::Taken => taken += 1,
                     Found::Kept if spare.is_some() || vain.contains(&subqueue) => {}
@@ -171,13 +166,9 @@ impl Take<'_> {
             if taken == count {
                 break;
             }
-            let claim = || subqueues::claim(slot, subqueue);
             if change.is_left() {
                 taken += self.look(spi, subqueue, LAST_LEVEL, see)?.tasks();
-            } else if change.offers
-                && !change.exhausted
-                && transaction::note(slot, |delta| delta.subqueues.claim(claim)).is_ok()
-            {
+            } else if change.offers && !change.exhausted && claim(slot, subqueue).is_ok() {
                 let found = self.take_from_claimed(spi, subqueue, see)?;
                 taken += usize::from(matches!(found, Found::Taken));
             }
@@ -268,8 +259,7 @@ pub fn take_named(
     let Some(subqueue) = subqueue else { return Ok(0) };
     // Even in an exhausted sub-queue a given task can be there.
     let is_own = transaction::pending_subqueue(slot, subqueue).is_own();
-    let claim = || subqueues::claim(slot, subqueue);
-    if !is_own && transaction::note(slot, |delta| delta.subqueues.claim(claim)).is_err() {
+    if !is_own && claim(slot, subqueue).is_err() {
         return Ok(0);
     }
     let taken = if in_flight::is_free(queue, subqueue)? { take()? } else { 0 };
@@ -277,6 +267,22 @@ pub fn take_named(
         give_back(queue, subqueue, Back::Tail);
     }
     Ok(taken)
+}
+
+/// Claims a sub-queue out of its turn. Only the first claim of a transaction can use the memory that is reserved, so that
+/// no transaction keeps others from their first.
+fn claim(slot: SlotId, subqueue: u64) -> std::result::Result<u64, Refusal> {
+    let claim = match transaction::holds_subqueue() {
+        true => subqueues::claim_if_room,
+        false => subqueues::claim,
+    };
+    transaction::note(slot, |delta| delta.subqueues.claim(|| claim(slot, subqueue)))
+}
+
+/// Claims the next sub-queue of the ring.
+fn claim_next(slot: SlotId) -> std::result::Result<u64, Refusal> {
+    let next = || subqueues::claim_next(slot).map(|next| next.subqueue).ok_or(Refusal::InUse);
+    transaction::note(slot, |delta| delta.subqueues.claim(next))
 }
 
 /// Gives back a sub-queue that this transaction has claimed without taking a task. Keeps it if code of a user, called

@@ -177,8 +177,8 @@ impl Pool<'_> {
         Ok(subqueue)
     }
 
-    /// Claims a sub-queue of which a task was taken by hand, unless the remaining entries are reserved for takes.
-    pub fn claim_by_hand(&mut self, id: SlotId, subqueue: u64) -> Result<u64, Refusal> {
+    /// Claims a sub-queue unless the remaining entries are reserved: one for the first claim of each process.
+    pub fn claim_if_room(&mut self, id: SlotId, subqueue: u64) -> Result<u64, Refusal> {
         let is_known = self.known(id, subqueue).is_some_and(|link| !self.is_idle(link));
         if is_known || self.has_room() { self.claim(id, subqueue) } else { Err(Refusal::NoRoom) }
     }

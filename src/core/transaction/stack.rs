@@ -88,6 +88,13 @@ impl Stack {
         held
     }
 
+    /// Returns whether a sub-queue of any queue is claimed, or has a task that was taken.
+    pub fn holds_subqueue(&self) -> bool {
+        let mut holds = false;
+        self.for_each(|_, delta| holds = holds || delta.subqueues.holds_any());
+        holds
+    }
+
     /// Returns the queues that were dropped and not created again.
     pub fn dropped(&self) -> Vec<SlotId> {
         let mut dropped = Vec::new();

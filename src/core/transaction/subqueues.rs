@@ -194,6 +194,11 @@ impl SubqueueChanges {
         self.changes.iter().any(|(_, change)| change.taken > 0)
     }
 
+    /// Returns whether a transaction with these changes has claimed a sub-queue, or taken a task of one.
+    pub fn holds_any(&self) -> bool {
+        self.changes.iter().any(|(_, change)| change.claimed || change.taken > 0)
+    }
+
     pub fn contains(&self, subqueue: u64) -> bool {
         self.more || self.places.contains_key(&subqueue)
     }

@@ -190,9 +190,9 @@ pub fn claim(id: SlotId, subqueue: u64) -> Result<u64, Refusal> {
     with(|pool| pool.claim(id, subqueue))
 }
 
-/// Claims the sub-queue of a task that was taken by hand, if there is room.
-pub fn claim_by_hand(id: SlotId, subqueue: u64) -> Result<u64, Refusal> {
-    with(|pool| pool.claim_by_hand(id, subqueue))
+/// See [`Pool::claim_if_room`].
+pub fn claim_if_room(id: SlotId, subqueue: u64) -> Result<u64, Refusal> {
+    with(|pool| pool.claim_if_room(id, subqueue))
 }
 
 /// Returns whether shared memory knows the taken task of a sub-queue, or that it has none.

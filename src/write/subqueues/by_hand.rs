@@ -25,7 +25,7 @@ pub fn claim(queue: &Queue, place: &StateAndTube, row: &impl Row) -> Result<()> 
         return Ok(());
     }
     if !is_own {
-        let claim = || subqueues::claim_by_hand(slot, subqueue);
+        let claim = || subqueues::claim_if_room(slot, subqueue);
         transaction::note(slot, |delta| delta.subqueues.claim(claim)).map_err(|refusal| {
             match refusal {
                 Refusal::InUse => in_use(queue, row),

@@ -6,7 +6,7 @@ use crate::parts::subqueues;
 use crate::server::spi::{Rows, Spi};
 use crate::transaction;
 use crate::write::start;
-use crate::write::subqueues::{Found, Take, give_back};
+use crate::write::subqueues::{Found, Take, claim, give_back};
 use xqueue_core::level::{LAST, Level};
 use xqueue_core::slot_id::SlotId;
 use xqueue_core::subqueues::Back;
@@ -93,11 +93,7 @@ impl Take<'_> {
         if transaction::pending_subqueue(slot, subqueue).is_left() {
             return Ok(self.look(spi, subqueue, LAST, see)?.tasks());
         }
-        if transaction::note(slot, |delta| {
-            delta.subqueues.claim(|| subqueues::claim(slot, subqueue))
-        })
-        .is_err()
-        {
+        if claim(slot, subqueue).is_err() {
             return Ok(0);
         }
         let found = self.take_from_claimed(spi, subqueue, see)?;

@@ -40,8 +40,12 @@ fn a_take_ends_when_there_is_room_for_no_more_sub_queues() {
     other.sql("BEGIN");
     let first = other.takes(400).len();
     assert!((1..400).contains(&first), "{first}");
+    // Another transaction can still take one task.
+    q.sql("BEGIN");
+    assert_eq!(q.takes(9).len(), 1);
     let error = q.fails("SELECT xqueue.take('{q}')", "53400", "sub-queues");
     assert!(error.hint().is_some_and(|hint| hint.contains("xqueue.max_subqueues")));
+    q.sql("ROLLBACK");
     other.sql("COMMIT");
     let mut seen = first;
     while seen < 400 {

@@ -216,7 +216,7 @@ impl Model for Subqueues {
                 let Phase::UpdatedByHand(task) = state.processes[process].phase else {
                     return None;
                 };
-                let claimed = state.pool().claim_by_hand(ID, SUBQUEUE).is_ok();
+                let claimed = state.pool().claim_if_room(ID, SUBQUEUE).is_ok();
                 state.processes[process].change.claimed = claimed;
                 let is_refused = !claimed && !self.has(Flaw::HandUnclaimed);
                 let is_clear = claimed && state.pool().is_clear(ID, SUBQUEUE);
