@@ -17,6 +17,9 @@ use crate::server::{latch, time};
 pub const DATABASES: usize = 256;
 /// Maximum number of job workers, including entries that only record that code of an owner has failed.
 pub const JOBS: usize = 512;
+/// Maximum number of them that count tables. The others serve owners, also after the restart of a server with many large
+/// tables.
+const COUNTS: usize = JOBS / 2;
 
 /// The index of a worker's entry. It is the argument of the worker's main function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -215,6 +218,11 @@ impl Workers {
     pub(super) fn find_or_add(&mut self, of: WorkerAssignment, now: i64) -> Option<&mut Worker> {
         let entries = if of.is_database() { self.databases() } else { self.jobs() };
         let known = entries.iter().position(|worker| worker.of == of);
+        let is_counting = |worker: &&Worker| worker.of.is_count() && !worker.is_free(now);
+        if known.is_none() && of.is_count() && entries.iter().filter(is_counting).count() >= COUNTS
+        {
+            return None;
+        }
         let index = known.or_else(|| entries.iter().position(|worker| worker.is_free(now)))?;
         if known.is_none() {
             entries[index] = Worker::of(of);
