@@ -108,13 +108,13 @@ pub fn take(
         let tasks = (!attempts.is_to_undo).then_some(attempts.rows)?;
         open.fire_after();
         drop(open);
-        Some(TakenTasks { tasks, needs_statement })
+        Some((tasks, needs_statement))
     };
     let taken = if fires { passed.take_and_fire(take)? } else { take(passed) };
-    let Some(taken) = taken else { return Ok(None) };
-    counting::note(queue, CallKind::Take, taken.tasks.len());
-    shortcuts::count(Shortcut::Take, taken.tasks.len());
-    Ok(Some(taken))
+    let Some((tasks, needs_statement)) = taken else { return Ok(None) };
+    counting::note(queue, CallKind::Take, tasks.len());
+    shortcuts::count(Shortcut::Take, tasks.len());
+    Ok(Some(TakenTasks { tasks, needs_statement }))
 }
 
 /// Returns whether a crash is allowed to lose the writes of a take: a crash ends the session, so the tasks are given

@@ -110,15 +110,16 @@ impl Attempts<'_, '_, '_> {
         self.replaced.insert(found.id());
         self.passed.end_rest_of(found);
         taken::keep(queue, found.written());
-        let old = StateAndTube { status: Status::Ready, tube: queue.tube_of(found) };
-        let new = StateAndTube { status: Status::Taken, tube: queue.tube_of(found.written()) };
-        let old = Seen { place: old, row: found };
-        row::note(
-            queue,
-            Some(old),
-            Some(Seen { place: new, row: found.written() }),
-            Some(CallKind::Take),
-        );
+        note_fired(queue, found);
         Attempt::Taken
     }
+}
+
+/// Records a take that has fired row triggers, by the row that was written.
+pub fn note_fired(queue: &Queue, found: &FoundRow) {
+    let old = StateAndTube { status: Status::Ready, tube: queue.tube_of(found) };
+    let new = StateAndTube { status: Status::Taken, tube: queue.tube_of(found.written()) };
+    let old = Seen { place: old, row: found };
+    let new = Seen { place: new, row: found.written() };
+    row::note(queue, Some(old), Some(new), Some(CallKind::Take));
 }

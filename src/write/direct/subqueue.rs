@@ -2,18 +2,18 @@
 
 use crate::error::Result;
 use crate::parts::shortcuts::{self, Shortcut};
-use crate::queue::{Arguments, Queue, Start};
-use crate::server::heap::{Bound, Is, ScanStep};
-use crate::server::spi::Rows;
-use crate::server::trigger::Event;
+use crate::queue::{Arguments, Direct, Fired, Queue, Start};
+use crate::server::heap::{Bound, Fired as FiredRow, FoundRow, Is, Open, ScanStep};
 use crate::server::value::Value;
 use crate::server::{privileges, xact};
 use crate::transaction;
-use crate::write::assign::{is_alive, is_in_state};
+use crate::write::assign::{Assignments, Values, is_alive, is_in_state};
+use crate::write::direct::attempt::note_fired;
 use crate::write::direct::{assignments_of_take, is_passing};
 use crate::write::passed::Passed;
 use crate::write::row::note_move;
-use xqueue_core::change::CallKind;
+use pgrx::pg_sys::Oid;
+use xqueue_core::change::{CallKind, StateAndTube};
 use xqueue_core::level::{self, Level};
 use xqueue_core::statement::rule::Applies;
 use xqueue_core::status::Status;
@@ -21,7 +21,7 @@ use xqueue_core::status::Status;
 /// The result of an attempt to take the first task of a sub-queue.
 pub enum First {
     /// The task has been taken. No later task has a lesser level than this; None if earlier tasks were passed over.
-    Taken(Rows<'static>, Option<Level>),
+    Taken(Option<Level>),
     /// The task has this level, which is beyond the limit.
     Later(Level),
     /// Another transaction has locked the task, or changed it since.
@@ -39,79 +39,160 @@ pub fn take(
     arguments: &Arguments,
     limit: Level,
     passed: &mut Passed,
-) -> Result<Option<First>> {
+) -> Result<Option<(Vec<Value<'static>>, First)>> {
     if transaction::has_redefined(queue.slot) || xact::has_fixed_snapshot() {
         return Ok(None);
     }
-    let direct = queue.direct(Event::Update).filter(|_| privileges::may_update_all(queue.table));
+    let direct = queue.direct_and_firing(queue.fires.at_take());
+    let direct = direct.filter(|_| privileges::may_update_all(queue.table));
     let Some(direct) = direct else { return Ok(None) };
     let Some(index) = direct.subqueue else { return Ok(None) };
-    let Some(open) = direct.open(&[Status::Taken]) else { return Ok(None) };
     let Some(assignments) = assignments_of_take(queue, arguments) else { return Ok(None) };
-    let is_passing = is_passing(queue, &direct, passed);
-    let locks_first = !passed.only_looks_at_rows();
     let of_subqueue = Bound { is: Is::Equal, value: Value::int8(subqueue as i64) };
     let mark = arguments.mark().into_iter().flat_map(Start::at_least);
     let bounds: Vec<_> = [of_subqueue].into_iter().chain(mark).collect();
-    let mut first = Some(First::Missing);
-    let mut row = None;
-    let mut has_passed = false;
-    let has_levels = queue.has_levels();
-    let mut next_level = if has_levels { level::LAST } else { level::UNKNOWN };
-    open.scan(index, &bounds, |found| {
-        if !is_alive(queue, Applies::TO_TAKE, found) {
-            return ScanStep::GoesOn;
+    let look = Look { queue, direct: &direct, index, assignments, bounds: &bounds, limit };
+    let taken = match queue.fires.at_take() {
+        Fired::RowTriggers if direct.heap.is_in_use() => None,
+        Fired::RowTriggers => passed.take_and_fire(|passed| look.take(passed, true))?,
+        _ => look.take(passed, false),
+    };
+    if matches!(taken, Some((_, First::Taken(_)))) {
+        shortcuts::count(Shortcut::TakeInSubqueue, 1);
+    }
+    Ok(taken)
+}
+
+/// The result of an attempt to change the task.
+enum Tried {
+    Taken(Value<'static>),
+    /// Another transaction holds the task.
+    Held,
+    /// The task cannot be taken, or cannot be delivered.
+    Refused,
+    /// Only a statement can take the task.
+    Impossible,
+}
+
+/// A look at the first task of a sub-queue.
+struct Look<'look, 'call> {
+    queue: &'look Queue,
+    direct: &'look Direct,
+    /// The index of the sub-queue's tasks.
+    index: Oid,
+    assignments: Assignments<'call>,
+    bounds: &'look [Bound<'look>],
+    limit: Level,
+}
+
+impl Look<'_, '_> {
+    /// Takes the task if possible. `fires`: its update fires row triggers. Returns None if a statement has to take it;
+    /// what triggers have done must then be undone.
+    fn take(&self, passed: &mut Passed, fires: bool) -> Option<(Vec<Value<'static>>, First)> {
+        let Look { queue, direct, limit, .. } = *self;
+        let mut open = match fires {
+            true => direct.open_and_fire(&[Status::Taken], &self.assignments.columns(queue)),
+            false => direct.open(&[Status::Taken]),
+        }?;
+        let is_passing = is_passing(queue, direct, passed);
+        let mut first = Some(First::Missing);
+        let mut row = None;
+        let mut has_passed = false;
+        let has_levels = queue.has_levels();
+        let mut next_level = if has_levels { level::LAST } else { level::UNKNOWN };
+        open.scan(self.index, self.bounds, |found| {
+            if !is_alive(queue, Applies::TO_TAKE, found) {
+                return ScanStep::GoesOn;
+            }
+            let level = queue.level_of(found);
+            if row.is_some() {
+                next_level = level;
+                return ScanStep::Ends;
+            }
+            if is_in_state(queue, Applies::TO_TAKE, found)
+                && level <= limit
+                && passed.passes_over_resting(found)
+            {
+                has_passed = true;
+                return ScanStep::GoesOn;
+            }
+            if passed.is_exhausted() {
+                return ScanStep::Ends;
+            }
+            first = match self.assignments.values(queue, found) {
+                _ if !is_in_state(queue, Applies::TO_TAKE, found) => Some(First::Waits),
+                _ if level > limit => Some(First::Later(level)),
+                _ if !fires && queue.fires_again(found) => None,
+                None => None,
+                Some(changes) => match self.attempt(found, &changes, passed, fires) {
+                    Tried::Taken(task) => {
+                        row = Some(task);
+                        None
+                    }
+                    Tried::Held => Some(First::Locked),
+                    Tried::Impossible => None,
+                    Tried::Refused => {
+                        has_passed = true;
+                        return ScanStep::GoesOn;
+                    }
+                },
+            };
+            if row.is_some() && has_levels { ScanStep::GoesOn } else { ScanStep::Ends }
+        });
+        let Some(row) = row else {
+            // The tasks that were passed over are still there.
+            let is_missing = has_passed && matches!(first, Some(First::Missing));
+            let first = if is_missing { Some(First::Locked) } else { first }?;
+            open.fire_after();
+            return Some((vec![], first));
+        };
+        if is_passing && !open.has_lasting_effect() {
+            transaction::note_only_taken();
         }
-        let level = queue.level_of(found);
-        if row.is_some() {
-            next_level = level;
-            return ScanStep::Ends;
+        open.fire_after();
+        Some((vec![row], First::Taken((!has_passed).then_some(next_level))))
+    }
+
+    /// Takes a task that was found. Its triggers can change any column but the state and the tube: the sub-queue is
+    /// claimed, another one is not.
+    fn attempt(
+        &self,
+        found: &FoundRow,
+        changes: &Values,
+        passed: &mut Passed,
+        fires: bool,
+    ) -> Tried {
+        let queue = self.queue;
+        if fires {
+            let place = StateAndTube { status: Status::Taken, tube: queue.tube_of(found) };
+            let is_there = |row: &Open| queue.place_of(row).is_ok_and(|written| written == place);
+            return match found.update_and_fire(changes, is_there) {
+                FiredRow::Written(task) => {
+                    passed.end_rest_of(found);
+                    note_fired(queue, found);
+                    Tried::Taken(task)
+                }
+                FiredRow::Held => Tried::Held,
+                FiredRow::Changed | FiredRow::Unfit => Tried::Impossible,
+            };
         }
-        if is_in_state(queue, Applies::TO_TAKE, found)
-            && level <= limit
-            && passed.passes_over_resting(found)
-        {
-            has_passed = true;
-            return ScanStep::GoesOn;
-        }
-        if passed.is_exhausted() {
-            return ScanStep::Ends;
-        }
+        let locks_first = !passed.only_looks_at_rows();
         let mut delivered = None;
         let see = |task: Value<'static>| {
             delivered = Some(passed.converted(task)?);
             Ok(())
         };
-        first = match assignments.values(queue, found) {
-            _ if !is_in_state(queue, Applies::TO_TAKE, found) => Some(First::Waits),
-            _ if level > limit => Some(First::Later(level)),
-            _ if queue.fires_again(found) => None,
-            None => None,
-            Some(changes) => match found.update_unless_refused(&changes, locks_first, see) {
-                Ok(true) => {
-                    passed.end_rest_of(found);
-                    note_move(queue, found, (Status::Ready, Status::Taken), CallKind::Take);
-                    row = delivered;
-                    None
-                }
-                Ok(false) => Some(First::Locked),
-                Err(refusal) => {
-                    passed.pass_over(&direct, found, refusal);
-                    has_passed = true;
-                    return ScanStep::GoesOn;
-                }
-            },
-        };
-        if row.is_some() && has_levels { ScanStep::GoesOn } else { ScanStep::Ends }
-    });
-    let Some(row) = row else {
-        // The tasks that were passed over are still there.
-        let is_missing = has_passed && matches!(first, Some(First::Missing));
-        return Ok(if is_missing { Some(First::Locked) } else { first });
-    };
-    if is_passing {
-        transaction::note_only_taken();
+        match found.update_unless_refused(changes, locks_first, see) {
+            Ok(true) => {
+                passed.end_rest_of(found);
+                note_move(queue, found, (Status::Ready, Status::Taken), CallKind::Take);
+                delivered.map_or(Tried::Impossible, Tried::Taken)
+            }
+            Ok(false) => Tried::Held,
+            Err(refusal) => {
+                passed.pass_over(self.direct, found, refusal);
+                Tried::Refused
+            }
+        }
     }
-    shortcuts::count(Shortcut::TakeInSubqueue, 1);
-    Ok(Some(First::Taken(Rows::of(vec![row]), (!has_passed).then_some(next_level))))
 }

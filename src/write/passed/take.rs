@@ -9,7 +9,6 @@ use crate::server::spi::{self, Rows};
 use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
 use crate::transaction::{self, begun};
-use crate::write::direct::TakenTasks;
 use crate::write::unchanged;
 use xqueue_core::change::CallKind;
 use xqueue_core::statement::{Change, Parameter};
@@ -47,15 +46,16 @@ impl Passed<'_> {
     /// Runs a take on the direct path that fires triggers, in a subtransaction. Returns None if that is undone, because
     /// `take` returns None or a task cannot be changed or delivered. A statement then takes the tasks, and finds out
     /// which ones it has to pass over.
-    pub fn take_and_fire(
+    pub fn take_and_fire<T>(
         &mut self,
-        take: impl FnOnce(&mut Self) -> Option<TakenTasks>,
-    ) -> Result<Option<TakenTasks>> {
+        take: impl FnOnce(&mut Self) -> Option<(Vec<Value<'static>>, T)>,
+    ) -> Result<Option<(Vec<Value<'static>>, T)>> {
         let queue = self.queue;
         let work = || {
-            let taken = transaction::doing(queue.slot, CallKind::Take, || take(self))?;
-            let tasks = taken.tasks.into_iter().map(|task| self.converted(task));
-            Some(TakenTasks { tasks: tasks.collect::<Attempted<_>>().ok()?, ..taken })
+            let taken = transaction::doing(queue.slot, CallKind::Take, || take(self));
+            let (tasks, more) = taken?;
+            let tasks = tasks.into_iter().map(|task| self.converted(task));
+            Some((tasks.collect::<Attempted<_>>().ok()?, more))
         };
         let taken = begun::until_counted(queue.slot, || {
             Ok(xact::in_subtransaction(|| match xact::unless_of_task(work) {

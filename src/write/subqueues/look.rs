@@ -93,14 +93,14 @@ impl Take<'_> {
             Some((change.first?, change.taken_level))
         };
         let (looked, end) = match first {
-            Some(First::Taken(rows, level)) => {
-                see(&rows)?;
+            Some((tasks, First::Taken(level))) => {
+                see(&Rows::of(tasks))?;
                 (Looked::Taken, taken_first().zip(level).map(|((first, _), level)| (first, level)))
             }
-            Some(First::Later(level)) => (Looked::Later, Some((FIRST, level))),
-            Some(First::Locked) => (Looked::Locked, None),
-            Some(First::Waits) => (Looked::Nothing, None),
-            Some(First::Missing) => (Looked::Nothing, Some((LAST, none_left))),
+            Some((_, First::Later(level))) => (Looked::Later, Some((FIRST, level))),
+            Some((_, First::Locked)) => (Looked::Locked, None),
+            Some((_, First::Waits)) => (Looked::Nothing, None),
+            Some((_, First::Missing)) => (Looked::Nothing, Some((LAST, none_left))),
             None => match self.take_by_statement(spi, mark.is_some(), limit, see)? {
                 Looked::Taken => (Looked::Taken, taken_first()),
                 looked => match self.level_beyond(spi, subqueue, limit) {

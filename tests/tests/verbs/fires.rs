@@ -152,6 +152,37 @@ fn what_a_change_cannot_fire_makes_no_statement() {
     }
 }
 
+/// A statement takes a task that a trigger moves to another sub-queue.
+#[test]
+fn takes_from_sub_queues() {
+    let updates = "SELECT count(*) > 0 FROM pg_backend_memory_contexts
+                   WHERE name = 'CachedPlan' AND strpos(ident, 'UPDATE ONLY public.' || $1 || ' ') > 0";
+    alone();
+    for (acts, expected) in
+        [("", false), ("NEW.note := 'x';", false), ("NEW.tube := 'c' || NEW.id;", true)]
+    {
+        let mut q = queue(&json!({"utube": true}));
+        q.sql(&format!(
+            "CREATE FUNCTION {{q}}_acts() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {acts} RETURN NEW; END $$;
+             CREATE TRIGGER acts BEFORE UPDATE ON {{q}} FOR EACH ROW EXECUTE FUNCTION {{q}}_acts();
+             CREATE TRIGGER own AFTER UPDATE ON {{q}} FOR EACH ROW EXECUTE FUNCTION {{q}}_logs();
+             SELECT xqueue.put('{{q}}', '[{{}}, {{}}]', tube => 'a');
+             SELECT xqueue.put('{{q}}', '{{}}', tube => 'b')"
+        ));
+        let (name, mut c) = (q.name.clone(), q.client());
+        let mut taken = Vec::new();
+        while let [id] = ids(&take(&mut c, &name, "0", 1))[..] {
+            taken.push(id);
+            q.assert_exact();
+            assert_eq!(ack(&mut c, &name, id).len(), 1);
+        }
+        taken.sort_unstable();
+        assert_eq!(taken, [1, 2, 3], "{acts}");
+        assert_eq!(scalar::<bool>(&mut c, updates, &[&name]), expected, "{acts}");
+        assert_eq!(q.ask_one("SELECT to_jsonb(count(*)) FROM {q}_log"), json!(3), "{acts}");
+    }
+}
+
 /// A session follows each of the changes that other sessions make to the table's triggers.
 #[test]
 fn triggers_come_and_go() {
