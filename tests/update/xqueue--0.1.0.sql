@@ -628,7 +628,7 @@ SELECT q.relation AS queue,
 FROM xqueue.queue AS q CROSS JOIN LATERAL xqueue_internal.holders(q.relation) AS h;
 COMMENT ON VIEW xqueue.taken IS 'Sessions that hold tasks, with the number of tasks in each queue. Reads the taken tasks.';
 COMMENT ON COLUMN xqueue.taken.queue IS 'Table of the queue.';
-COMMENT ON COLUMN xqueue.taken.pid IS 'Process that holds the tasks; NULL for an identified session without a connection.';
+COMMENT ON COLUMN xqueue.taken.pid IS 'Process that holds the tasks; NULL for an identified session without a connection, and for tasks without an owner.';
 COMMENT ON COLUMN xqueue.taken.session IS 'Session that holds the tasks, as in the owner column.';
 COMMENT ON COLUMN xqueue.taken.tasks IS 'Number of tasks.';
 
@@ -648,7 +648,7 @@ COMMENT ON VIEW xqueue.tasks_in_flight IS 'Taken tasks with the connection that 
 COMMENT ON COLUMN xqueue.tasks_in_flight.queue IS 'Table of the queue.';
 COMMENT ON COLUMN xqueue.tasks_in_flight.key IS 'Key of the task in text form.';
 COMMENT ON COLUMN xqueue.tasks_in_flight.attempts IS 'Number of this attempt; NULL without feature retry.';
-COMMENT ON COLUMN xqueue.tasks_in_flight.pid IS 'Process that holds the task; NULL for an identified session without a connection.';
+COMMENT ON COLUMN xqueue.tasks_in_flight.pid IS 'Process that holds the task; NULL for an identified session without a connection, and for a task without an owner.';
 COMMENT ON COLUMN xqueue.tasks_in_flight.application IS 'application_name of the connection.';
 COMMENT ON COLUMN xqueue.tasks_in_flight.client IS 'Client address; NULL on a Unix socket, or for another role''s connection without pg_read_all_stats.';
 COMMENT ON COLUMN xqueue.tasks_in_flight.taken_for IS 'Time since the task was taken, or last touched or changed.';
