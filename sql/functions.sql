@@ -125,7 +125,7 @@ COMMENT ON FUNCTION xqueue.ack(anyelement, anycompatible, jsonb, interval, integ
 CREATE FUNCTION xqueue.release(queue text, id anycompatible, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL, failed boolean DEFAULT true, error text DEFAULT NULL, if_held boolean DEFAULT false)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'release';
 COMMENT ON FUNCTION xqueue.release(text, anycompatible, jsonb, interval, interval, boolean, text, boolean) IS
-'Gives back a task that this session has taken: it becomes ready, or waits or is buried by delay and feature retry. Returns the task; with if_held, no row if the session no longer holds it.';
+'Gives back a task that this session has taken: it is ready, waits or is buried, as delay and feature retry say. Returns the task; with if_held, no row if the session no longer holds it.';
 
 CREATE FUNCTION xqueue.give_back(queue text)
 RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'give_back';

@@ -230,7 +230,7 @@ COMMENT ON FUNCTION xqueue.ack(anyelement, anycompatible, jsonb, interval, integ
 CREATE FUNCTION xqueue.release(queue text, id anycompatible, update jsonb DEFAULT NULL, delay interval DEFAULT NULL, ttl interval DEFAULT NULL, failed boolean DEFAULT true, error text DEFAULT NULL, if_held boolean DEFAULT false)
 RETURNS SETOF jsonb LANGUAGE c AS 'MODULE_PATHNAME', 'release';
 COMMENT ON FUNCTION xqueue.release(text, anycompatible, jsonb, interval, interval, boolean, text, boolean) IS
-'Gives back a task that this session has taken: it becomes ready, or waits or is buried by delay and feature retry. Returns the task; with if_held, no row if the session no longer holds it.';
+'Gives back a task that this session has taken: it is ready, waits or is buried, as delay and feature retry say. Returns the task; with if_held, no row if the session no longer holds it.';
 
 CREATE FUNCTION xqueue.give_back(queue text)
 RETURNS integer LANGUAGE c AS 'MODULE_PATHNAME', 'give_back';
@@ -552,7 +552,7 @@ COMMENT ON COLUMN xqueue.queues.oldest_ready IS 'How long the oldest of the task
 COMMENT ON COLUMN xqueue.queues.in_1m IS 'Tasks put in the last minute, in steps of five seconds.';
 COMMENT ON COLUMN xqueue.queues.out_1m IS 'Tasks acked or deleted in the last minute, in steps of five seconds.';
 COMMENT ON COLUMN xqueue.queues.consumers IS 'Number of consumers waiting for a task.';
-COMMENT ON COLUMN xqueue.queues.error IS 'Failure of the worker, or a missing part of the table; busy if another session has locked the table or an index; NULL if all is well.';
+COMMENT ON COLUMN xqueue.queues.error IS 'Failure of the worker, a task that calls pass over, or a missing part of the table; busy if another session has locked the table or an index; NULL if all is well.';
 
 CREATE VIEW xqueue.latency AS
 SELECT q.relation AS queue,
@@ -616,7 +616,7 @@ COMMENT ON VIEW xqueue.definitions IS 'Definitions of the queues of this databas
 COMMENT ON COLUMN xqueue.definitions.queue IS 'Table of the queue.';
 COMMENT ON COLUMN xqueue.definitions.key IS 'Columns of the key.';
 COMMENT ON COLUMN xqueue.definitions.fields IS 'Column of each field.';
-COMMENT ON COLUMN xqueue.definitions.features IS 'Features that are on, with their options.';
+COMMENT ON COLUMN xqueue.definitions.features IS 'Features given to upgrade, with their options; false is off, and so is a missing one except guard.';
 COMMENT ON COLUMN xqueue.definitions.states IS 'Value of the status column for each state.';
 COMMENT ON COLUMN xqueue.definitions.paused_until IS 'End of the pause, infinity until resume; NULL if the queue is not paused.';
 
