@@ -616,7 +616,7 @@ COMMENT ON VIEW xqueue.definitions IS 'Definitions of the queues of this databas
 COMMENT ON COLUMN xqueue.definitions.queue IS 'Table of the queue.';
 COMMENT ON COLUMN xqueue.definitions.key IS 'Columns of the key.';
 COMMENT ON COLUMN xqueue.definitions.fields IS 'Column of each field.';
-COMMENT ON COLUMN xqueue.definitions.features IS 'Features given to upgrade, with their options; false is off, and so is a missing one except guard.';
+COMMENT ON COLUMN xqueue.definitions.features IS 'Features as upgrade was given them; false is off. Features that others imply, or that are on by default, can be missing.';
 COMMENT ON COLUMN xqueue.definitions.states IS 'Value of the status column for each state.';
 COMMENT ON COLUMN xqueue.definitions.paused_until IS 'End of the pause, infinity until resume; NULL if the queue is not paused.';
 
