@@ -1,10 +1,25 @@
--- Preconditions: the extension passes names and values through in UTF-8, and an owner of the schema who is no superuser
--- could add functions that are called in place of the extension's own.
+-- Names without a schema are the server's own, whatever the schema of the extension holds.
+SET LOCAL search_path TO pg_catalog, pg_temp;
+
+-- Preconditions: the extension passes names and values through in UTF-8. An object that another role has put into the
+-- schema could be used in place of the extension's own. A call such as xqueue.stats('jobs') can even mean a type.
 DO $$
 DECLARE
     owner text := (SELECT r.rolname FROM pg_catalog.pg_namespace n
                    JOIN pg_catalog.pg_roles r ON r.oid OPERATOR(pg_catalog.=) n.nspowner
                    WHERE n.nspname OPERATOR(pg_catalog.=) 'xqueue' AND NOT r.rolsuper);
+    creator text := (SELECT coalesce(pg_catalog.quote_ident(r.rolname), 'PUBLIC') FROM pg_catalog.pg_namespace n
+                     CROSS JOIN LATERAL pg_catalog.aclexplode(n.nspacl) a
+                     LEFT JOIN pg_catalog.pg_roles r ON r.oid OPERATOR(pg_catalog.=) a.grantee
+                     WHERE n.nspname OPERATOR(pg_catalog.=) 'xqueue'
+                     AND a.privilege_type OPERATOR(pg_catalog.=) 'CREATE' AND r.rolsuper IS NOT TRUE LIMIT 1);
+    -- Each object of a schema depends on it normally, and so does the extension itself.
+    planted text := (SELECT pg_catalog.pg_describe_object(d.classid, d.objid, d.objsubid) FROM pg_catalog.pg_depend d
+                     JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) d.refobjid
+                     WHERE d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass::pg_catalog.oid
+                     AND d.classid OPERATOR(pg_catalog.<>) 'pg_catalog.pg_extension'::pg_catalog.regclass::pg_catalog.oid
+                     AND d.deptype OPERATOR(pg_catalog.=) 'n' AND n.nspname OPERATOR(pg_catalog.=) 'xqueue'
+                     ORDER BY d.classid, d.objid LIMIT 1);
 BEGIN
     IF pg_catalog.getdatabaseencoding() OPERATOR(pg_catalog.<>) 'UTF8' THEN
         RAISE EXCEPTION 'xqueue needs a database with encoding UTF8, not %', pg_catalog.getdatabaseencoding()
@@ -16,11 +31,15 @@ BEGIN
             USING ERRCODE = 'insufficient_privilege',
                   HINT = 'ALTER SCHEMA xqueue OWNER TO a superuser, or drop it: CREATE EXTENSION makes its own.';
     END IF;
-    IF EXISTS (SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n
-               ON n.oid OPERATOR(pg_catalog.=) p.pronamespace WHERE n.nspname OPERATOR(pg_catalog.=) 'xqueue') THEN
-        RAISE EXCEPTION 'schema xqueue has functions already'
+    IF creator IS NOT NULL THEN
+        RAISE EXCEPTION 'schema xqueue lets % create objects', creator
+            USING ERRCODE = 'insufficient_privilege',
+                  HINT = pg_catalog.format('REVOKE CREATE ON SCHEMA xqueue FROM %s; leaves the schema to superusers.', creator);
+    END IF;
+    IF planted IS NOT NULL THEN
+        RAISE EXCEPTION 'schema xqueue is not empty: it has %', planted
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = 'Move them: one of them might be called in place of the extension''s own.';
+                  HINT = 'Drop its objects, or move them: one of them might be used in place of the extension''s own.';
     END IF;
 END
 $$;

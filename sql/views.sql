@@ -77,8 +77,8 @@ CROSS JOIN LATERAL (
         SELECT f.field, 0, f.definition
         FROM jsonb_each(q.definition->'fields') AS f(field, definition)
     ) AS d
-    JOIN pg_catalog.pg_attribute a ON a.attrelid = q.relation AND NOT a.attisdropped
-        AND CASE WHEN q.incarnation = q.relation
+    JOIN pg_catalog.pg_attribute a ON a.attrelid OPERATOR(pg_catalog.=) q.relation::oid AND NOT a.attisdropped
+        AND CASE WHEN q.incarnation OPERATOR(pg_catalog.=) q.relation::oid
                  THEN a.attnum = (d.definition->>'number')::smallint
                  ELSE a.attname = d.definition->>'name' END
 ) AS c

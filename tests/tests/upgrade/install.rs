@@ -31,7 +31,7 @@ fn a_schema_of_another_role_is_refused() {
         "ALTER SCHEMA xqueue OWNER TO CURRENT_USER; \
          CREATE FUNCTION xqueue.put(text, text) RETURNS text LANGUAGE sql AS 'SELECT $1'",
     );
-    expect_error(&mut admin, "CREATE EXTENSION xqueue", "55000", "has functions already");
+    expect_error(&mut admin, "CREATE EXTENSION xqueue", "55000", "schema xqueue is not empty");
     let again = "DROP FUNCTION xqueue.put; CREATE EXTENSION xqueue; \
                  DROP EXTENSION xqueue; DROP SCHEMA xqueue; CREATE EXTENSION xqueue";
     admin.run(&format!("{again}; DROP EXTENSION xqueue"));
@@ -61,6 +61,49 @@ fn a_schema_of_its_name_is_not_the_extension() {
         c.run("ALTER TYPE xqueue.e RENAME VALUE 'a' TO 'b'; DROP SCHEMA xqueue CASCADE");
     }
     database.sql(&format!("REVOKE CREATE ON DATABASE {name} FROM {}", role.name));
+}
+
+/// A role that can create objects in the schema could add a function later.
+#[test]
+fn a_schema_that_other_roles_create_in_is_refused() {
+    let role = Role::create();
+    let database = Database::empty("schema");
+    let mut admin = database.client();
+    for grantee in [role.name.as_str(), "PUBLIC"] {
+        admin.run(&format!("CREATE SCHEMA xqueue; GRANT CREATE ON SCHEMA xqueue TO {grantee}"));
+        let said = format!("schema xqueue lets {grantee} create objects");
+        let error = expect_error(&mut admin, "CREATE EXTENSION xqueue", "42501", &said);
+        let revoke = format!("REVOKE CREATE ON SCHEMA xqueue FROM {grantee};");
+        assert!(error.hint().is_some_and(|hint| hint.contains(&revoke)), "{error:?}");
+        admin.run(&format!("{revoke} CREATE EXTENSION xqueue"));
+        admin.run("DROP EXTENSION xqueue; DROP SCHEMA xqueue");
+    }
+}
+
+/// A view could use an operator in place of the server's, and a call such as xqueue.stats('jobs') can mean a type.
+#[test]
+fn a_schema_with_objects_is_refused() {
+    let database = Database::empty("schema");
+    let mut admin = database.client();
+    admin.run(
+        "CREATE SCHEMA xqueue; \
+         CREATE FUNCTION same(oid, regclass) RETURNS boolean LANGUAGE sql AS 'SELECT true'",
+    );
+    for (object, kind, definition) in [
+        (
+            "operator xqueue.=(oid,regclass)",
+            "OPERATOR xqueue.= (oid, regclass)",
+            "OPERATOR xqueue.= (FUNCTION = same, LEFTARG = oid, RIGHTARG = regclass)",
+        ),
+        ("type xqueue.stats", "DOMAIN xqueue.stats", "DOMAIN xqueue.stats AS text"),
+        ("table xqueue.jobs", "TABLE xqueue.jobs", "TABLE xqueue.jobs ()"),
+    ] {
+        admin.run(&format!("CREATE {definition}"));
+        let said = format!("schema xqueue is not empty: it has {object}");
+        expect_error(&mut admin, "CREATE EXTENSION xqueue", "55000", &said);
+        admin.run(&format!("DROP {kind}"));
+    }
+    admin.run("CREATE EXTENSION xqueue");
 }
 
 /// Triggers and indexes name the functions of this schema: none of them is of another role.
