@@ -251,3 +251,47 @@ impl Columns<'_> {
         .hint("Call xqueue.downgrade(), UPDATE the status column, and upgrade again."))
     }
 }
+
+/// Refuses a column that two fields use.
+pub fn refuse_shared_columns(fields: &BTreeMap<Field, ColumnType>) -> Result<()> {
+    let names: Vec<&str> = fields.values().map(|column| column.name.as_str()).collect();
+    match names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
+        None => Ok(()),
+        Some((_, name)) => {
+            Err(Error::invalid(format!("two fields use the same column \"{name}\""))
+                .hint("Name another column for one of them in {\"fields\": …}."))
+        }
+    }
+}
+
+/// Refuses NOT NULL columns for fields that are sometimes empty.
+pub fn refuse_never_empty(relation: &Relation, fields: &BTreeMap<Field, ColumnType>) -> Result<()> {
+    let is_empty_at_times = |field: &Field| matches!(field, Field::Owner | Field::Reason);
+    let mut fields = fields.iter();
+    match fields.find(|(field, column)| is_empty_at_times(field) && column.refuses_null) {
+        None => Ok(()),
+        Some((field, column)) => Err(Error::new(
+            PgSqlErrorCode::ERRCODE_INVALID_TABLE_DEFINITION,
+            format!("column \"{}\" cannot be the {}: it is NOT NULL", column.name, field.name()),
+        )
+        .hint(format!(
+            "ALTER TABLE {} ALTER COLUMN {} DROP NOT NULL; lets the queue use it.",
+            queue::display_name(relation.oid()),
+            catalog::quote(&column.name)
+        ))),
+    }
+}
+
+/// Refuses key columns for fields that the queue itself changes.
+pub fn refuse_key_columns(fields: &BTreeMap<Field, ColumnType>, key: &[ColumnType]) -> Result<()> {
+    let is_key = |column: &ColumnType| key.iter().any(|part| part.name == column.name);
+    match fields.iter().find(|(field, column)| field.is_own() && is_key(column)) {
+        None => Ok(()),
+        Some((field, column)) => Err(Error::invalid(format!(
+            "column \"{}\" cannot be the {}: it is part of the key",
+            column.name,
+            field.name()
+        ))
+        .hint("The queue changes it; name another column in {\"fields\": …}.")),
+    }
+}

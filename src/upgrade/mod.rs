@@ -18,11 +18,11 @@ use crate::server::time_zone::TimeZone;
 use crate::server::{catalog, injection};
 use attachments::{add_indexes, add_triggers};
 use census::{Crowd, Tasks};
-use columns::Columns;
+use columns::{Columns, refuse_key_columns, refuse_never_empty, refuse_shared_columns};
 use note::Note;
 use pgrx::PgSqlErrorCode;
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use switch::Switch;
 use xqueue_core::definition::{Column, Definition, Made};
 use xqueue_core::field::Field;
@@ -347,47 +347,4 @@ fn refuse_crowded(sql: &Table, crowd: Option<Crowd>) -> Result<()> {
     )
     .detail("With feature utube only one task of a sub-queue is in flight at a time.")
     .hint("Wait until they are acked or released, or snatch all but one of them."))
-}
-
-fn refuse_shared_columns(fields: &BTreeMap<Field, ColumnType>) -> Result<()> {
-    let names: Vec<&str> = fields.values().map(|column| column.name.as_str()).collect();
-    match names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
-        None => Ok(()),
-        Some((_, name)) => {
-            Err(Error::invalid(format!("two fields use the same column \"{name}\""))
-                .hint("Name another column for one of them in {\"fields\": …}."))
-        }
-    }
-}
-
-/// Refuses NOT NULL columns for fields that are sometimes empty.
-fn refuse_never_empty(relation: &Relation, fields: &BTreeMap<Field, ColumnType>) -> Result<()> {
-    let is_empty_at_times = |field: &Field| matches!(field, Field::Owner | Field::Reason);
-    let mut fields = fields.iter();
-    match fields.find(|(field, column)| is_empty_at_times(field) && column.refuses_null) {
-        None => Ok(()),
-        Some((field, column)) => Err(Error::new(
-            PgSqlErrorCode::ERRCODE_INVALID_TABLE_DEFINITION,
-            format!("column \"{}\" cannot be the {}: it is NOT NULL", column.name, field.name()),
-        )
-        .hint(format!(
-            "ALTER TABLE {} ALTER COLUMN {} DROP NOT NULL; lets the queue use it.",
-            queue::display_name(relation.oid()),
-            catalog::quote(&column.name)
-        ))),
-    }
-}
-
-/// Refuses key columns for fields that the queue itself changes.
-fn refuse_key_columns(fields: &BTreeMap<Field, ColumnType>, key: &[ColumnType]) -> Result<()> {
-    let is_key = |column: &ColumnType| key.iter().any(|part| part.name == column.name);
-    match fields.iter().find(|(field, column)| field.is_own() && is_key(column)) {
-        None => Ok(()),
-        Some((field, column)) => Err(Error::invalid(format!(
-            "column \"{}\" cannot be the {}: it is part of the key",
-            column.name,
-            field.name()
-        ))
-        .hint("The queue changes it; name another column in {\"fields\": …}.")),
-    }
 }
