@@ -225,20 +225,15 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
         return Ok(Some(jsonb::from_value(&described)));
     }
     refuse_read_only(|| queue::display_name(table))?;
-    if !first.is_new && xact::has_fixed_snapshot() {
-        return Err(Error::new(
-            PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
-            "cannot switch features in a transaction of isolation level repeatable read or higher",
-        )
-        .detail("It would not see, nor convert, a task that is put after its snapshot.")
-        .hint("Use read committed."));
-    }
+    first.refuse_old_snapshot()?;
     let lock = if first.needs_table_alone {
         LockMode::AccessExclusive
     } else {
         LockMode::ShareRowExclusive
     };
     let plan = plan(table, options, lock)?;
+    // The table can have changed during the wait for the lock.
+    plan.refuse_old_snapshot()?;
     let hint = || "Name columns that the table may have in {\"fields\": …}.".to_string();
     let relation = open(table)?;
     let (before, owner) = (altered::count(), relation.owner());

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::queue::{self, Fitness};
 use crate::server::relation::{ColumnType, Relation};
 use crate::server::time_zone::TimeZone;
-use crate::server::{catalog, injection};
+use crate::server::{catalog, injection, xact};
 use attachments::{add_indexes, add_triggers};
 use census::{Crowd, Tasks};
 use columns::{Columns, refuse_key_columns, refuse_never_empty, refuse_shared_columns};
@@ -26,6 +26,7 @@ use std::collections::BTreeSet;
 use switch::Switch;
 use xqueue_core::definition::{Column, Definition, Made};
 use xqueue_core::field::Field;
+use xqueue_core::names::Id;
 use xqueue_core::options::Options;
 use xqueue_core::statement::Table;
 use xqueue_core::status::Status;
@@ -48,6 +49,8 @@ pub struct UpgradePlan {
     /// Some changes of tasks were not counted.
     pub has_missed: bool,
     pub advice: Option<Advice>,
+    /// The plan relies on rows that other transactions have written.
+    reads_rows: bool,
     redefines: bool,
     /// Names of the added columns.
     adds: Vec<String>,
@@ -169,6 +172,9 @@ impl UpgradePlan {
             ["DROP", "UPDATE", "DELETE"].iter().any(|verb| statement.starts_with(verb))
                 || statement.contains(" COLUMN ")
         });
+        // An identity continues after the greatest key.
+        let makes_identity = made.key_default && options.features.id == Some(Id::AutoIncrement);
+        let reads_rows = !is_new || fields.len() > added.len() || makes_identity;
         let adds = added.iter().filter_map(|field| fields.get(field));
         let adds = adds.map(|column| column.name.clone()).collect();
         for (field, column) in &fields {
@@ -199,12 +205,30 @@ impl UpgradePlan {
             definition,
             ddl,
             needs_table_alone,
+            reads_rows: reads_rows && !relation.is_made_here(),
             adds,
         })
     }
 
     pub fn changes_nothing(&self) -> bool {
         self.ddl.is_empty() && !self.redefines
+    }
+
+    /// Refuses to run the plan with a snapshot that can be older than rows that it relies on.
+    pub fn refuse_old_snapshot(&self) -> Result<()> {
+        if !self.reads_rows || !xact::has_fixed_snapshot() {
+            return Ok(());
+        }
+        let what = match self.is_new {
+            true => "adopt columns or make an identity",
+            false => "switch features",
+        };
+        Err(Error::new(
+            PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+            format!("cannot {what} in a transaction of isolation level repeatable read or higher"),
+        )
+        .detail("It would not see, nor convert, a task that is put after its snapshot.")
+        .hint("Use read committed."))
     }
 
     /// Returns the definition with the column numbers of the altered table.

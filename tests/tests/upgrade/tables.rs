@@ -94,6 +94,46 @@ fn a_switch_with_an_old_snapshot_is_refused() {
     q.assert_tasks(&[("waiting", 1)]);
 }
 
+/// A row that the snapshot does not show could keep a status that stands for no state, or a key that an identity gives
+/// again. An upgrade that only adds columns gives their values to every row.
+#[test]
+fn a_first_upgrade_with_an_old_snapshot() {
+    let mut q = Queue::table("up", "CREATE TABLE {q} (id bigint PRIMARY KEY, status text)");
+    let name = q.name.clone();
+    let mut old = q.client();
+    let upgrade = |options| format!("SELECT xqueue.upgrade('{name}', '{options}')");
+    for options in [
+        r#"{"fields": {"status": "status"}}"#,
+        r#"{"fields": {"status": "state"}, "features": {"id": "auto_increment"}}"#,
+    ] {
+        old.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+        let error = expect_error(&mut old, &upgrade(options), "0A000", "repeatable read");
+        assert!(error.hint().is_some());
+        old.run("ROLLBACK");
+    }
+    old.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+    q.sql("INSERT INTO {q} VALUES (1)");
+    old.run(&upgrade(r#"{"fields": {"status": "state"}}"#));
+    old.run("COMMIT");
+    q.status_is("state", LETTERS);
+    q.assert_tasks(&[("ready", 1)]);
+}
+
+/// No other transaction has written to a table that this one has created.
+#[test]
+fn a_first_upgrade_in_repeatable_read_of_a_table_made_there() {
+    let mut q = Queue::table(
+        "up",
+        r#"BEGIN ISOLATION LEVEL REPEATABLE READ;
+           CREATE TABLE {q} (id bigint PRIMARY KEY, status text);
+           INSERT INTO {q} VALUES (4, 'R');
+           SELECT xqueue.upgrade('{q}', '{"fields": {"status": "status"}, "features": {"id": "auto_increment"}}');
+           COMMIT"#,
+    );
+    q.sql("SELECT xqueue.put('{q}', '{}')");
+    assert_eq!(q.takes(2), [4, 5]);
+}
+
 /// Downgrade finds the columns that upgrade made under their current names.
 #[test]
 fn a_downgrade_after_columns_were_renamed_or_lost() {
