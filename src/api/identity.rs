@@ -125,7 +125,7 @@ fn itself(grace: Option<Grace>) -> Result<Uuid> {
 fn own(uuid: Uuid, grace: Option<Grace>) -> Result<Uuid> {
     require_own_rights()?;
     let session = session::own()?;
-    session::leave(Part::Joined);
+    leave(Part::Joined);
     if let Some((session, grace)) = session.zip(grace.or_else(Grace::by_default)) {
         keep_joined(session, grace)?;
     }
@@ -152,7 +152,7 @@ fn open_until_end(grace: Option<Grace>) -> Result<Uuid> {
         if store::find(uuid, time::now()).is_some() {
             return Ok(uuid);
         }
-        session::leave(Part::Local);
+        leave(Part::Local);
     }
     let grace = grace.or_else(Grace::by_default).ok_or_else(|| {
         Error::invalid("a session for one transaction needs a grace period").hint(
@@ -190,17 +190,34 @@ fn join(uuid: Uuid, grace: Option<Grace>, local: bool) -> Result<Uuid> {
     let Admission { role, renew_at } = admit(uuid, grace)?;
     proposal.admitted = true;
     if local {
-        session::join(Part::Local, uuid, role);
+        change_to(Part::Local, uuid, role);
         // At least the grace period is left until this instant, even if nothing was renewed just now.
         session::set_renewal(renew_at);
     } else {
         warn_of_tasks_left();
-        session::join(Part::Joined, uuid, role);
+        change_to(Part::Joined, uuid, role);
         // Tells the worker that the session's lease has no end from now on. A session joined for a transaction keeps
         // its lease, so the worker is not notified each time.
         session::note_change();
     }
     Ok(uuid)
+}
+
+/// Joins a session as `part`, and leaves the one joined as `part` before.
+fn change_to(part: Part, uuid: Uuid, role: Oid) {
+    if session::joined(part) != Some(uuid) {
+        leave(part);
+    }
+    session::join(part, uuid, role);
+}
+
+/// Leaves the session joined as `part`. It can end before the open transaction commits tasks for it, when the worker
+/// does not see them yet. So the commit reports the session again.
+fn leave(part: Part) {
+    if let Some(left) = session::joined(part) {
+        transaction::note_left(left);
+    }
+    session::leave(part);
 }
 
 /// Warns that tasks taken by the connection's own session stay with it. They are not released, because the client can

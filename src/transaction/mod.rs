@@ -4,6 +4,7 @@ pub mod begun;
 pub mod end;
 
 use crate::server::allocator::staying;
+use crate::server::types::Uuid;
 use crate::server::{durability, xact};
 use std::cell::{Cell, RefCell};
 use xqueue_core::change::{CallKind, Transitions};
@@ -92,6 +93,11 @@ pub fn held() -> HeldChange {
 /// Returns whether the open transaction has claimed a sub-queue of any queue, or taken a task of one.
 pub fn holds_subqueue() -> bool {
     CHANGES.with_borrow(Stack::holds_subqueue)
+}
+
+/// Records that this connection leaves a session, which can have got tasks in the open transaction.
+pub fn note_left(session: Uuid) {
+    staying(|| CHANGES.with_borrow_mut(|stack| stack.note_left(session)));
 }
 
 /// Returns the queues that the open transaction has dropped.

@@ -1,5 +1,6 @@
-//! Foreign sessions to which the open transaction has assigned tasks by hand. At commit, the sessions that have ended
-//! or never existed are handed to the worker.
+//! Sessions that can have ended before a commit gives them tasks. These are foreign sessions to which the open
+//! transaction has assigned tasks by hand, and sessions that this connection has left. At commit, the sessions that
+//! have ended or never existed are handed to the worker.
 
 /// Maximum number of sessions recorded; beyond it the worker compares all owners with live sessions.
 const SESSIONS_NOTED: usize = 16;

@@ -9,7 +9,7 @@ pub struct LeaseChange {
     pub taken: u32,
     /// Leases that the connection's own session has got and lost.
     pub held: HeldChange,
-    /// Foreign sessions that were given tasks by hand.
+    /// Foreign sessions that were given tasks by hand, and sessions left since the queue was changed.
     pub given: Given,
 }
 

@@ -81,6 +81,14 @@ impl Stack {
         }
     }
 
+    /// Records in all changed queues that a session is left. Each change carries its own record, so a rollback to a
+    /// savepoint drops only the records of changes that it undoes.
+    pub fn note_left(&mut self, session: [u8; 16]) {
+        for level in &mut self.levels {
+            level.deltas.iter_mut().for_each(|(_, delta)| delta.leases.given.add(session));
+        }
+    }
+
     /// Returns how many leases, in all queues, the connection's own session has got and lost.
     pub fn held(&self) -> HeldChange {
         let mut held = HeldChange::default();

@@ -1,5 +1,6 @@
 //! Identified sessions: connections share a session, and it outlives them for exactly its grace period.
 
+mod ended;
 mod transactions;
 
 use xqueue_tests::*;

@@ -167,6 +167,18 @@ fn the_first_owner_is_the_one_before_the_transaction() {
     assert_eq!(stack.owners_before(), [(MAIL, 9)]);
 }
 
+/// Leaving a session is not undone with a savepoint, but the tasks taken for the session are.
+#[test]
+fn a_session_that_is_left_stays_noted_for_the_changes_that_stay() {
+    let mut stack = Stack::new();
+    put(&mut stack, 1, JOBS);
+    put(&mut stack, 2, MAIL);
+    stack.note_left([7; 16]);
+    stack.abort_subtransaction(2, |_, _| {});
+    assert!(stack.total(JOBS).leases.given.knows([7; 16]));
+    assert!(!stack.total(MAIL).leases.given.knows([7; 16]));
+}
+
 #[test]
 fn a_look_in_vain_stays_known_beside_changes_of_other_subqueues() {
     let mut stack = Stack::new();

@@ -1,0 +1,77 @@
+//! Sessions that end while a transaction takes tasks for them.
+
+use super::*;
+
+/// Creates a queue in its own database, in which nothing else makes the worker scan all taken tasks. It has two tasks.
+/// The second connection has taken the first of them.
+fn alone() -> (Database, Queue, Client, Client) {
+    let database = Database::new("ended");
+    let mut q = Queue::new_in(&database.name, "ended");
+    let (c, mut later) = (q.client(), q.client());
+    put(&mut q.admin, &q.name, 1);
+    assert_eq!(take_all(&mut later, &q.name).len(), 1);
+    put(&mut q.admin, &q.name, 2);
+    (database, q, c, later)
+}
+
+/// Ends the connection that took the first task. The worker has handled all sessions left before when `ready` tasks are
+/// ready.
+#[track_caller]
+fn ends_last(q: &mut Queue, later: Client, ready: i64) {
+    drop(later);
+    q.wait_for("ready", ready);
+}
+
+const TAKE: &str = "SELECT xqueue.take('{q}')";
+const BY_HAND: &str = "UPDATE {q} SET status = 'T', owner = '{session}' WHERE status = 'R'";
+const LOCAL: &str = "SELECT xqueue.identify('{session}', local => true)";
+const LASTING: &str = "SELECT xqueue.identify('{session}')";
+
+/// The session ends before the transaction commits, so the worker does not see its task.
+#[test]
+fn a_session_that_the_transaction_has_left() {
+    for (take, join, goes_back) in [
+        (TAKE, LOCAL, false),
+        (BY_HAND, LOCAL, false),
+        (TAKE, LASTING, false),
+        (TAKE, LASTING, true),
+    ] {
+        println!("{take}, {join}, {goes_back}");
+        let (_database, mut q, mut c, later) = alone();
+        let (mut opener, mut other) = (q.client(), q.client());
+        let session = open(&mut opener, "50 ms");
+        let next = if goes_back { identity(&mut c) } else { open(&mut other, "1 hour") };
+        // A join that renewed the lease would lock the session's row until the commit.
+        wait_until("the lease is endless", || is_attached(&mut q.admin, &session));
+        q.run(&mut c, &format!("BEGIN; {}", join.replace("{session}", &session)));
+        q.run(&mut c, &take.replace("{session}", &session));
+        let held = format!("SELECT count(*) FROM {} WHERE owner::text = $1", q.name);
+        assert_eq!(scalar::<i64>(&mut c, &held, &[&session]), 1);
+        drop(opener);
+        q.run(&mut c, &join.replace("{session}", &next));
+        wait_until("the session has ended", || shown(&mut q.admin, &session).is_none());
+        ends_last(&mut q, later, 2);
+        c.run("COMMIT");
+        q.wait_for("ready", 2);
+    }
+}
+
+/// A savepoint undoes the opening of a session, but the transaction acts for the session until it opens another. It
+/// does not return to the first session when a savepoint undoes the second opening, too.
+#[test]
+fn a_session_whose_opening_was_undone() {
+    let open = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
+    for (savepoint, undo) in [("", ""), ("SAVEPOINT t", "ROLLBACK TO t")] {
+        let (_database, mut q, mut c, later) = alone();
+        c.run("BEGIN; SAVEPOINT s");
+        let ghost: String = scalar(&mut c, open, &[]);
+        c.run("ROLLBACK TO s");
+        assert_eq!(take_all(&mut c, &q.name).len(), 1);
+        c.run(savepoint);
+        assert_ne!(scalar::<String>(&mut c, open, &[]), ghost);
+        c.run(undo);
+        ends_last(&mut q, later, 2);
+        c.run("COMMIT");
+        q.wait_for("ready", 2);
+    }
+}
