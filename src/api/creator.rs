@@ -16,8 +16,8 @@ use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
 use crate::server::{catalog, context, jsonb, process, spi, sql_name, subscription, time, user};
 use crate::upgrade::{
-    Advice, UpgradePlan, bind_indexes, changes_rows, describe, drop_index_if_there, return_type,
-    unbind_indexes, write_note,
+    Advice, FIRE_DEFERRED, UpgradePlan, bind_indexes, changes_rows, describe, drop_index_if_there,
+    return_type, unbind_indexes, write_note,
 };
 use crate::write::time64;
 use crate::{sql_functions, transaction};
@@ -346,15 +346,14 @@ fn unsuitable(relation: &str, what: &str) -> Error {
 /// run with the owner's rights, not with the rights of a calling superuser. Other statements run no code of the owner,
 /// and can need privileges that only the caller has, for example to create an index in a schema.
 fn run_for(owner: Oid, ddl: &[String]) {
-    const CONSTRAINTS: &str = "SET CONSTRAINTS ALL IMMEDIATE";
     let acts_for_another = user::current() != owner;
     if acts_for_another && ddl.iter().any(|statement| changes_rows(statement)) {
         // Deferred triggers are refused in a security-restricted operation.
-        run(CONSTRAINTS);
+        run(FIRE_DEFERRED);
     }
     for statement in ddl {
         let _role = changes_rows(statement).then(|| user::act_as_owner(owner));
-        match changes_rows(statement) || statement == CONSTRAINTS {
+        match changes_rows(statement) || statement == FIRE_DEFERRED {
             true => run(statement),
             false => run_pinned(statement),
         }

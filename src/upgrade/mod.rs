@@ -36,6 +36,9 @@ pub use attachments::{bind_indexes, drop_index_if_there, unbind_indexes};
 pub use functions::return_type;
 pub use note::{is_current as is_noted, write as write_note};
 
+/// Fires the deferred triggers of changed rows: ALTER TABLE and CREATE INDEX fail while their events are pending.
+pub const FIRE_DEFERRED: &str = "SET CONSTRAINTS ALL IMMEDIATE";
+
 /// Plan of an upgrade: the new definition and the statements that lead to it.
 pub struct UpgradePlan {
     pub definition: Definition,
@@ -147,6 +150,7 @@ impl UpgradePlan {
             };
             ddl.extend(switch.settle()?);
         }
+        let is_switched = !ddl.is_empty();
         for field in &added {
             ddl.extend(sql.add_column(*field, existing));
         }
@@ -161,6 +165,10 @@ impl UpgradePlan {
         let begins = options.features.has_deadlines() && !was.has_deadlines() && !is_new;
         if begins && adopts(Field::Runat) {
             ddl.push(sql.forget(Field::Runat, Some(Status::Taken)));
+        }
+        // A switch that changes rows ends with this statement itself.
+        if !is_switched && ddl.iter().any(|statement| changes_rows(statement)) {
+            ddl.push(FIRE_DEFERRED.into());
         }
         defaults::set_fields(relation, &sql, &fields, &mut ddl, &mut made);
         let known_id = previous.as_ref().and_then(|known| known.options.features.id.as_ref());

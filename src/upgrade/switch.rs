@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result, tasks};
 use crate::server::catalog;
+use crate::upgrade::FIRE_DEFERRED;
 use crate::upgrade::census::Tasks;
 use pgrx::PgSqlErrorCode;
 use xqueue_core::definition::Made;
@@ -42,8 +43,7 @@ impl Switch<'_> {
             ddl.extend(self.forget(Field::Reason, None));
         }
         if !ddl.is_empty() {
-            // ALTER TABLE fails while trigger events are pending.
-            ddl.push("SET CONSTRAINTS ALL IMMEDIATE".into());
+            ddl.push(FIRE_DEFERRED.into());
         }
         Ok(ddl)
     }

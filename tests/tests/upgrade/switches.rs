@@ -21,6 +21,21 @@ fn beside_a_deferred_trigger() {
     q.assert_tasks(&[("ready", 1), ("total", 1)]);
 }
 
+/// The upgrade changes rows of a table that becomes a queue, too.
+#[test]
+fn rows_without_a_state_beside_a_deferred_trigger() {
+    let mut q = Queue::table(
+        "switch",
+        "CREATE TABLE {q} (id int PRIMARY KEY, status text);
+         CREATE FUNCTION {q}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+         CREATE CONSTRAINT TRIGGER own AFTER UPDATE ON {q} DEFERRABLE INITIALLY DEFERRED
+         FOR EACH ROW EXECUTE FUNCTION {q}_f();
+         INSERT INTO {q} VALUES (1, NULL)",
+    );
+    q.upgrade(&json!({"fields": {"status": "status"}}));
+    q.assert_tasks(&[("ready", 1), ("total", 1)]);
+}
+
 #[test]
 fn a_wait_for_an_end_goes_on_through_every_switch() {
     let mut q = queue(&json!({}));
