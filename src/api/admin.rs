@@ -231,7 +231,7 @@ fn truncate_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let acts_for_owner = privileges::owns(target.table);
     let _role = acts_for_owner.then(|| user::act_as_owner(owner));
     spi::connect(|spi| {
-        spi.run(&format!("TRUNCATE TABLE {}", queue.name));
+        spi.run(&format!("TRUNCATE TABLE ONLY {}", queue.name));
     });
     Ok(Some(Value::boolean(true)))
 }

@@ -85,6 +85,13 @@ CREATE TABLE children (job int REFERENCES jobs);
 SELECT xqueue.truncate('jobs');
 :code
 DROP TABLE children;
+-- tables that inherit from it keep their rows
+BEGIN;
+CREATE TABLE heirs () INHERITS (jobs);
+INSERT INTO heirs (id) VALUES (2);
+SELECT xqueue.truncate('jobs');
+SELECT id FROM heirs;
+ROLLBACK;
 
 -- wait: returns immediately if the task has been processed already
 SELECT xqueue.wait('jobs', 99);
