@@ -88,6 +88,19 @@ fn a_schema_without_data_keeps_its_queue() {
     }
 }
 
+/// The registry would name a table that is not there, and its COPY would fail.
+#[test]
+fn a_dump_that_leaves_out_a_queue_and_the_registry() {
+    let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
+    let (mut old, mut new) = (from.client(), to.client());
+    old.run("CREATE TABLE jobs (id bigint PRIMARY KEY); SELECT xqueue.create('mails')");
+    let definition = upgraded(&mut old, "{}");
+    old.run("SELECT xqueue.put('jobs', '{\"id\": 1}')");
+    copy(&from, &to, &["-T", "mails", "-T", "xqueue.queue"]);
+    assert_eq!(upgraded(&mut new, "{}"), definition);
+    assert_eq!(values(&mut new, "SELECT xqueue.take('jobs')", &[])[0]["id"], json!(1));
+}
+
 #[test]
 fn a_column_that_was_renamed_is_found() {
     let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
