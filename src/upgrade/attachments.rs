@@ -32,7 +32,7 @@ pub fn add_indexes(
         if let Some(known) = present.iter().find(|known| wanted.is_served_by(known)) {
             // An index of a restored table; the registry does not know it yet.
             let name = catalog::table_name(known.oid).map(|(_, name)| name);
-            if let Some(name) = name.filter(|name| is_restored && name.starts_with(&prefix)) {
+            if let Some(name) = name.filter(|name| is_restored && is_own_name(name, index)) {
                 made.indexes.insert(index.suffix().to_string(), name);
             }
         } else {
@@ -43,6 +43,13 @@ pub fn add_indexes(
             made.indexes.insert(index.suffix().to_string(), name);
         }
     }
+}
+
+/// Returns whether the extension gives such a name to an index of this kind. The table can have been renamed since, and
+/// long names are cut before the suffix; digits follow it where the name was in use.
+fn is_own_name(name: &str, index: Index) -> bool {
+    let name = name.trim_end_matches(|end: char| end.is_ascii_digit());
+    name.starts_with("xqueue_") && name.ends_with(&format!("_{}", index.suffix()))
 }
 
 /// Drops an index that the extension made and that is no longer needed or has the wrong form. Returns its name if it

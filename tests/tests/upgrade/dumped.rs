@@ -88,6 +88,28 @@ fn a_schema_without_data_keeps_its_queue() {
     }
 }
 
+/// The indexes keep their names when the table gets another one, and long names are cut.
+#[test]
+fn indexes_that_are_not_named_after_their_table_are_found() {
+    let long = "long_".repeat(12);
+    for (made, name) in [("jobs", "tasks"), (long.as_str(), long.as_str())] {
+        let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
+        let (mut old, mut new) = (from.client(), to.client());
+        old.run(&format!("CREATE TABLE {made} (id bigint PRIMARY KEY, status text NOT NULL)"));
+        old.run(&format!("CREATE INDEX xqueue_mine ON {made} (id) WHERE status = 'R'"));
+        let fields = r#"{"fields": {"status": "status"}, "features": {"delayed": true}}"#;
+        old.run(&format!("SELECT xqueue.upgrade('{made}', '{fields}')"));
+        if made != name {
+            old.run(&format!("ALTER TABLE {made} RENAME TO {name}"));
+        }
+        copy(&from, &to, &["-s"]);
+        new.run(&format!("SELECT xqueue.upgrade('{name}'); SELECT xqueue.downgrade('{name}')"));
+        let left = "SELECT array_agg(relname::text) FROM pg_class
+                    WHERE relkind = 'i' AND starts_with(relname::text, 'xqueue_')";
+        assert_eq!(scalar::<Vec<String>>(&mut new, left, &[]), ["xqueue_mine"], "{name}");
+    }
+}
+
 /// The registry would name a table that is not there, and its COPY would fail.
 #[test]
 fn a_dump_that_leaves_out_a_queue_and_the_registry() {
