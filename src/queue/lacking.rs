@@ -31,7 +31,8 @@ impl Queue {
         let is_key = |known: &Vec<i16>| {
             known.len() == key.len() && known.iter().all(|number| key.contains(number))
         };
-        if !key.iter().copied().all(is_never_null) || !index::keys(&relation).iter().any(is_key) {
+        let keys = index::plain_keys(&relation);
+        if !key.iter().copied().all(is_never_null) || !keys.iter().any(is_key) {
             let (table, key) = (&self.name, self.sql.key_list(""));
             return Some(format!(
                 "the key ({key}) is not unique. ALTER TABLE {table} ADD PRIMARY KEY ({key}); makes it so"

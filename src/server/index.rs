@@ -38,6 +38,25 @@ pub fn keys(relation: &Relation) -> Vec<Vec<i16>> {
     relation.indexes().into_iter().filter_map(columns).collect()
 }
 
+/// As `keys`, but without indexes that compare columns by another operator class or collation than the columns' own.
+/// Values that differ there can be equal for the column.
+pub fn plain_keys(relation: &Relation) -> Vec<Vec<i16>> {
+    let columns = |oid| {
+        let entry = Entry::of(oid)?;
+        let key = entry.key()?;
+        entry.has_default_order(relation, &entry.key_columns()).then_some(key)
+    };
+    relation.indexes().into_iter().filter_map(columns).collect()
+}
+
+/// The key columns of an index, and how it orders each of them.
+struct KeyColumns {
+    columns: Vec<i16>,
+    flags: Vec<i16>,
+    classes: Vec<Oid>,
+    collations: Vec<Oid>,
+}
+
 /// An index's catalog row, released on drop. The index is not opened, because its owner can have locked it; a lock on
 /// the table keeps it from being dropped.
 struct Entry(pg_sys::HeapTuple);
@@ -93,18 +112,16 @@ impl Entry {
     /// Returns the columns of a btree that refuses two equal rows immediately; None for other indexes.
     fn key(&self) -> Option<Vec<i16>> {
         let form = self.form();
-        // SAFETY: a vector of this type.
-        let mut columns = unsafe { self.vector::<i16>(pg_sys::Anum_pg_index_indkey) };
+        let columns = self.key_columns().columns;
         let is_of_all = self.attribute(pg_sys::Anum_pg_index_indpred).is_none();
-        columns.truncate(form.indnkeyatts as usize);
         // An expression has the number 0.
         let is_key = form.indisunique && form.indisvalid && form.indimmediate && is_of_all;
         let is_btree = || method(form.indexrelid) == Some(pg_sys::BTREE_AM_OID);
         (is_key && !columns.contains(&0) && is_btree()).then_some(columns)
     }
 
-    fn describe(&self, table: &Relation) -> Option<Index> {
-        let form = self.form();
+    /// Returns the key columns, without those of INCLUDE.
+    fn key_columns(&self) -> KeyColumns {
         // SAFETY: vectors of these types; the first has an entry for each column, the others for each key column.
         let (mut columns, flags, classes, collations) = unsafe {
             (
@@ -114,28 +131,36 @@ impl Entry {
                 self.vector::<Oid>(pg_sys::Anum_pg_index_indcollation),
             )
         };
-        let includes_columns = form.indnkeyatts != form.indnatts;
-        columns.truncate(form.indnkeyatts as usize);
-        let is_in_default_order = |key: usize| {
+        columns.truncate(self.form().indnkeyatts as usize);
+        KeyColumns { columns, flags, classes, collations }
+    }
+
+    /// Returns whether the index orders its columns by the default of their types and collations, up or down.
+    fn has_default_order(&self, table: &Relation, key: &KeyColumns) -> bool {
+        (0..key.columns.len()).all(|at| {
             // The stored type of an index column can differ from the table column's type.
-            let ordered = match columns[key] {
-                ..=0 => (form.indexrelid, key as i16 + 1),
+            let ordered = match key.columns[at] {
+                ..=0 => (self.form().indexrelid, at as i16 + 1),
                 number => (table.oid(), number),
             };
-            flags[key] == 0 && has_default_order(ordered, classes[key], collations[key])
-        };
+            has_default_order(ordered, key.classes[at], key.collations[at])
+        })
+    }
+
+    fn describe(&self, table: &Relation) -> Option<Index> {
+        let (form, key) = (self.form(), self.key_columns());
         let is_btree = method(form.indexrelid) == Some(pg_sys::BTREE_AM_OID);
-        let mut keys = 0..columns.len();
-        if !form.indisvalid || !is_btree || !keys.all(is_in_default_order) {
+        let is_forward = key.flags.iter().all(|flags| *flags == 0);
+        if !form.indisvalid || !is_btree || !is_forward || !self.has_default_order(table, &key) {
             return None;
         }
         Some(Index {
             oid: form.indexrelid,
-            columns,
+            columns: key.columns,
             expressions: self.shown(pg_sys::Anum_pg_index_indexprs).unwrap_or_default(),
             predicate: self.shown(pg_sys::Anum_pg_index_indpred),
             is_unique: form.indisunique,
-            includes_columns,
+            includes_columns: form.indnkeyatts != form.indnatts,
             lacks_old_rows: form.indcheckxmin,
         })
     }

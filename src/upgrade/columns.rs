@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::queue::{self, Fitness};
 use crate::server::relation::{ColumnType, Relation};
 use crate::server::value::Value;
-use crate::server::{catalog, spi, sql_name, types};
+use crate::server::{catalog, index, spi, sql_name, types};
 use pgrx::PgSqlErrorCode;
 use std::collections::BTreeMap;
 use xqueue_core::definition::{Column, Definition};
@@ -40,11 +40,19 @@ impl Columns<'_> {
             (0..rows.len()).filter_map(|row| rows.text(row, 1)).collect()
         });
         let columns = self.relation.columns();
-        let find = |text: &str| {
-            let number = text.parse::<i16>().ok()?;
-            columns.iter().find(|column| column.number == number && column.is_not_null).cloned()
+        let plain = index::plain_keys(self.relation);
+        let find = |number: &i16| {
+            columns.iter().find(|column| column.number == *number && column.is_not_null).cloned()
         };
-        let key = |numbers: &String| numbers.split(' ').map(find).collect();
+        let key = |numbers: &String| -> Option<Vec<ColumnType>> {
+            let numbers = numbers.split(' ').map(|number| number.parse().ok());
+            let numbers: Vec<i16> = numbers.collect::<Option<_>>()?;
+            // An index in another collation can hold two values that the column takes for equal.
+            if !plain.contains(&numbers) {
+                return None;
+            }
+            numbers.iter().map(find).collect()
+        };
         keys.iter().find_map(key).ok_or_else(|| self.without_key())
     }
 

@@ -177,6 +177,23 @@ fn only_the_key_columns_of_a_btree_are_the_key() {
     q.abandon();
 }
 
+/// Such an index could hold two values that the column takes for equal.
+#[test]
+fn a_unique_index_in_another_collation_is_no_key() {
+    let mut q = Queue::table(
+        "keys",
+        "CREATE TABLE {q} (id text COLLATE \"C\" NOT NULL);
+         CREATE UNIQUE INDEX ON {q} (id COLLATE \"POSIX\")",
+    );
+    q.fails("SELECT xqueue.upgrade('{q}')", "42P16", "has no key");
+    q.sql("CREATE UNIQUE INDEX {q}_key ON {q} (id DESC)");
+    q.upgrade(&json!({}));
+    q.verify();
+    q.sql("DROP INDEX {q}_key");
+    wait_until("it is noticed", || q.error().contains("the key (id) is not unique"));
+    q.sql("ALTER TABLE {q} ADD PRIMARY KEY (id)");
+}
+
 fn version(q: &mut Queue) -> i64 {
     let version = q.ask_one("SELECT to_jsonb(current_setting('server_version_num')::int)");
     version.as_i64().expect("a version")
