@@ -25,10 +25,11 @@ pub fn until(instant: i64) -> Duration {
     Duration::from_micros(instant.saturating_sub(now()).max(0) as u64)
 }
 
-/// Converts an instant of PostgreSQL to microseconds since 1970-01-01.
+/// Converts an instant of PostgreSQL to microseconds since 1970-01-01. The last 30 years of PostgreSQL's calendar do not
+/// fit, and become the greatest number.
 pub fn unix_microseconds(instant: i64) -> i64 {
     const EPOCH_DIFFERENCE: i64 = 946_684_800_000_000;
-    instant + EPOCH_DIFFERENCE
+    instant.saturating_add(EPOCH_DIFFERENCE)
 }
 
 /// Converts a length in microseconds to seconds. A length from or to infinity becomes 290,000 years, about the longest
