@@ -79,6 +79,11 @@ impl Pinned {
         Pinned::set(&[(c"search_path", c"pg_catalog, pg_temp")])
     }
 
+    /// Makes the server quote only names that need it.
+    pub fn quotes() -> Pinned {
+        Pinned::set(&[(c"quote_all_identifiers", c"off")])
+    }
+
     /// Makes a text stand for the same value in every session.
     pub fn formats() -> Pinned {
         Pinned::set(&[

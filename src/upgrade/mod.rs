@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::queue::{self, Fitness};
 use crate::server::relation::{ColumnType, Relation};
 use crate::server::time_zone::TimeZone;
+use crate::server::user::Pinned;
 use crate::server::{catalog, injection, xact};
 use attachments::{add_indexes, add_triggers};
 use census::{Crowd, Tasks};
@@ -61,6 +62,8 @@ pub struct UpgradePlan {
 
 impl UpgradePlan {
     pub fn draw(relation: &Relation, newer: &Options) -> Result<UpgradePlan> {
+        // Names and defaults are compared as text.
+        let _quotes = Pinned::quotes();
         let mut newer = newer.clone();
         functions::qualify(&mut newer.features)?;
         let previous = queue::read(relation.oid())?;

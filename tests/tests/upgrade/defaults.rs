@@ -99,6 +99,21 @@ fn a_default_of_ours_with_a_backslash() {
     q.abandon();
 }
 
+/// With this setting the server's text of a default has every name in quotes.
+#[test]
+fn a_default_of_ours_where_all_names_are_quoted() {
+    for (columns, id) in [
+        ("id bigint PRIMARY KEY", "time64"),
+        ("id uuid PRIMARY KEY", "uuid"),
+        ("id text PRIMARY KEY", "uuid"),
+    ] {
+        let mut q = Queue::with("defaults", columns, &json!({"features": {"id": id}}));
+        q.sql("SET quote_all_identifiers = on");
+        assert_eq!(ddl(&mut q), json!([]), "{id}");
+        q.sql("RESET quote_all_identifiers");
+    }
+}
+
 #[test]
 fn the_default_of_a_key() {
     for (columns, id, change) in [
