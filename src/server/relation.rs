@@ -201,12 +201,6 @@ impl Relation {
         self.persistence() != pg_sys::RELPERSISTENCE_UNLOGGED || !crate::server::xact::in_recovery()
     }
 
-    /// Returns whether this transaction has created the table, so that no other has written to it.
-    pub fn is_made_here(&self) -> bool {
-        // SAFETY: an open relation. The field is zero for a relation of an earlier transaction.
-        unsafe { (*self.pointer).rd_createSubid != 0 }
-    }
-
     pub fn owner(&self) -> Oid {
         self.form().relowner
     }

@@ -25,8 +25,8 @@ pub fn until(instant: i64) -> Duration {
     Duration::from_micros(instant.saturating_sub(now()).max(0) as u64)
 }
 
-/// Converts an instant of PostgreSQL to microseconds since 1970-01-01. The last 30 years of PostgreSQL's calendar do not
-/// fit, and become the greatest number.
+/// Converts an instant of PostgreSQL to microseconds since 1970-01-01. The last 30 years of PostgreSQL's calendar do
+/// not fit, and become the greatest number.
 pub fn unix_microseconds(instant: i64) -> i64 {
     const EPOCH_DIFFERENCE: i64 = 946_684_800_000_000;
     instant.saturating_add(EPOCH_DIFFERENCE)

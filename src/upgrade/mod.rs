@@ -216,7 +216,7 @@ impl UpgradePlan {
             definition,
             ddl,
             needs_table_alone,
-            reads_rows: reads_rows && !relation.is_made_here(),
+            reads_rows: reads_rows && !xact::has_created(relation),
             adds,
         })
     }
