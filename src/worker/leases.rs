@@ -7,7 +7,7 @@
 //! 2. The connections are read before the list of departed sessions. A session that is left in between is in at least
 //!    one of the two lists.
 //! 3. The connections are read again at the end. A session that is being identified is not yet visible in the table,
-//!    but already has a connection.
+//!    but already has a connection. A connection that fails to identify it reports it again.
 
 use crate::error::{OrRaise, Result};
 use crate::parts::leases::departed::{DepartedSession, HeldLeases};

@@ -202,8 +202,9 @@ pub fn propose(uuid: Uuid) {
 }
 
 /// Ends the attachment that `propose` began. If the session must not be joined, the worker is asked to check its lease.
+/// The session is reported, too, because the worker forgets an ended session to which a connection is attached.
 pub fn withdraw(may_join: bool) {
-    sessions::detach(Part::Candidate, false, None);
+    sessions::detach(Part::Candidate, !may_join, None);
     if !may_join {
         note_change();
     }
@@ -245,7 +246,8 @@ pub fn transaction_ended() {
 /// use opens a new session.
 pub fn end() {
     [Part::Local, Part::Joined, Part::Own].into_iter().for_each(leave);
-    sessions::detach(Part::Candidate, false, None);
+    // A process that is terminated while it is admitted to a session reports it here, instead of in `withdraw`.
+    sessions::detach(Part::Candidate, true, None);
 }
 
 /// Returns the process that made a session's identifier.

@@ -95,8 +95,9 @@ pub fn attach(part: Part, uuid: Uuid, role: u32, identified: bool) {
     }
 }
 
-/// Leaves a session. The worker checks the lease of a session joined until the end of the transaction only with
-/// `renews`. `queues`: the queues in which the own session can hold tasks, if they are known.
+/// Leaves a session. Only with `renews` the worker checks the lease of a session that was joined until the end of the
+/// transaction, or that was not joined after all. `queues`: the queues in which the own session can hold tasks, if they
+/// are known.
 pub fn detach(part: Part, renews: bool, queues: Option<&[SlotId]>) {
     let mut directory = directory();
     let (epoch, has_untracked) = epoch::now(&directory);

@@ -1,4 +1,4 @@
-//! Sessions that end while a transaction takes tasks for them.
+//! Sessions that end while a transaction takes tasks for them, or while a connection asks to join them.
 
 use super::*;
 
@@ -72,6 +72,34 @@ fn a_session_whose_opening_was_undone() {
         c.run(undo);
         ends_last(&mut q, later, 2);
         c.run("COMMIT");
+        q.wait_for("ready", 2);
+    }
+}
+
+/// The worker keeps a session while a connection asks to join it. That connection gives up after all others have left.
+#[test]
+fn a_session_that_a_connection_fails_to_join() {
+    for end in ["pg_cancel_backend", "pg_terminate_backend"] {
+        let (_database, mut q, mut opener, later) = alone();
+        let (mut preparer, third) = (q.client(), q.client());
+        let session = identity(&mut opener);
+        assert_eq!(take_all(&mut opener, &q.name).len(), 1);
+        // The prepared transaction has written the session's row, so the next connection waits for its end.
+        let prepare = format!("BEGIN; SELECT xqueue.identify('{session}'); PREPARE TRANSACTION");
+        q.run(&mut preparer, &format!("{prepare} '{{q}}'"));
+        let join = format!("SELECT to_jsonb(xqueue.identify('{session}'))");
+        let joining = Waiter::start(third, &join);
+        joining.wait_for_lock(&mut q);
+        let left = [pid(&mut opener), pid(&mut preparer)];
+        drop((opener, preparer));
+        wait_until("the connections are gone", || {
+            left.iter().all(|pid| !is_connected(&mut q.admin, *pid))
+        });
+        ends_last(&mut q, later, 1);
+        q.sql(&format!("SELECT {end}({})", joining.pid));
+        let joining = joining.join();
+        assert!(joining.result.is_err(), "{end}");
+        q.sql("ROLLBACK PREPARED '{q}'");
         q.wait_for("ready", 2);
     }
 }
