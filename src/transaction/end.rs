@@ -14,7 +14,7 @@
 
 use crate::error::Error;
 use crate::parts::clock;
-use crate::parts::leases::{held, session, sessions};
+use crate::parts::leases::{departed, held, session, sessions};
 use crate::parts::marks::claim;
 use crate::parts::schedule::requests;
 use crate::parts::slot;
@@ -189,6 +189,7 @@ fn commit_catalogue_changes() {
         }
         (true, false) => {
             slot::remove_all(database);
+            departed::forget(database);
             requests::request(database, |requests| requests.registry = true);
         }
         (false, _) => {}
@@ -201,6 +202,7 @@ fn commit_catalogue_changes() {
     }
     if let Some(dropped) = noted.dropped_database {
         slot::remove_all(dropped);
+        departed::forget(dropped);
         requests::forget(dropped);
     }
 }

@@ -96,18 +96,37 @@ impl DepartedSessions {
 
     /// Removes the sessions of a database, up to the capacity of the result.
     fn drain(&mut self, database: u32, drained: &mut Vec<Entry>) {
+        self.retain(|entry| {
+            let is_drained = entry.database == database && drained.len() < drained.capacity();
+            if is_drained {
+                drained.push(*entry);
+            }
+            !is_drained
+        });
+    }
+
+    /// Removes all sessions of a database.
+    fn forget(&mut self, database: u32) {
+        self.retain(|entry| entry.database != database);
+    }
+
+    /// Removes the sessions for which `is_kept` is false. Allocates nothing.
+    fn retain(&mut self, mut is_kept: impl FnMut(&Entry) -> bool) {
         let mut kept = 0;
         for index in 0..self.count as usize {
             let entry = self.entries[index];
-            if entry.database == database && drained.len() < drained.capacity() {
-                drained.push(entry);
-            } else {
+            if is_kept(&entry) {
                 self.entries[kept] = entry;
                 kept += 1;
             }
         }
         self.count = kept as u32;
     }
+}
+
+/// Removes the listed sessions of a database that has no queues any more. Must neither allocate nor fail.
+pub fn forget(database: u32) {
+    DEPARTED.get_mut(&mut directory())[0].forget(database);
 }
 
 /// Removes and returns the listed sessions of a database.
@@ -160,6 +179,20 @@ mod tests {
         assert_eq!(drain(&mut list, 5, 9), [(5, None)], "too many queues");
         assert_eq!(drain(&mut list, 6, 9), [(2, Some(4)), (4, None)]);
         assert_eq!(list.count, 0);
+    }
+
+    #[test]
+    fn the_sessions_of_a_dropped_database_leave_their_places() {
+        let mut list = list();
+        for session in 0..SESSIONS {
+            let database = if session % 2 == 0 { 5 } else { 6 };
+            assert!(list.push(database, ([session as u8; 16], false), None));
+        }
+        list.forget(5);
+        assert_eq!(list.count as usize, SESSIONS / 2);
+        assert!(list.push(6, ([1; 16], false), None));
+        assert_eq!(drain(&mut list, 5, 9), []);
+        assert_eq!(drain(&mut list, 6, 3), [(1, None), (3, None), (5, None)]);
     }
 
     #[test]
