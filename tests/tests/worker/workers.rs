@@ -33,7 +33,9 @@ fn transactions_of_workers_are_not_limited() {
     }
     admin.run("CREATE DATABASE hasty");
     admin.run("ALTER DATABASE hasty SET transaction_timeout = '1ms'");
-    let mut c = open(server.config().dbname("hasty").options("-c transaction_timeout=0"));
+    // A parallel worker has the database's limit until it has the settings of its session.
+    let settings = "-c transaction_timeout=0 -c max_parallel_workers=0";
+    let mut c = open(server.config().dbname("hasty").options(settings));
     c.run("CREATE EXTENSION xqueue; CREATE TABLE jobs (id bigserial PRIMARY KEY, payload text)");
     c.run("INSERT INTO jobs (payload) SELECT repeat('x', 500) FROM generate_series(1, 50000)");
     c.run("SELECT xqueue.upgrade('jobs', '{\"features\": {\"delayed\": true}}')");
