@@ -2,6 +2,7 @@
 
 use crate::server::relation::{LockMode, Relation};
 use crate::server::row::Row;
+use crate::server::snapshot::Snapshot;
 use crate::server::text::owned;
 use crate::server::value::Value;
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -136,7 +137,7 @@ pub fn is_template(database: Oid) -> bool {
 pub fn table_of_trigger(trigger: Oid) -> Option<Oid> {
     let catalogue = Relation::open(pg_sys::TriggerRelationId, LockMode::AccessShare)?;
     let by_oid = (Oid::from(pg_sys::TriggerOidIndexId), pg_sys::Anum_pg_trigger_oid as i16);
-    let snapshot = crate::server::relation::Snapshot::latest();
+    let snapshot = Snapshot::latest();
     catalogue.first(by_oid, trigger, &snapshot, |row| row.value(2).map(Value::to_oid))?
 }
 
@@ -162,7 +163,7 @@ pub fn owner_of_database(database: Oid) -> Option<Oid> {
 }
 
 fn owner_in(catalogue: &Relation, by_oid: (Oid, i16), object: Oid, owner: u32) -> Option<Oid> {
-    let snapshot = crate::server::relation::Snapshot::latest();
+    let snapshot = Snapshot::latest();
     catalogue.first(by_oid, object, &snapshot, |row| row.value(owner as i16).map(Value::to_oid))?
 }
 
@@ -170,8 +171,7 @@ fn owner_in(catalogue: &Relation, by_oid: (Oid, i16), object: Oid, owner: u32) -
 pub fn role_name(role: Oid) -> String {
     let catalogue = Relation::open_shared(pg_sys::AuthIdRelationId);
     let by_oid = (Oid::from(pg_sys::AuthIdOidIndexId), pg_sys::Anum_pg_authid_oid as i16);
-    let (name, snapshot) =
-        (pg_sys::Anum_pg_authid_rolname as i16, crate::server::relation::Snapshot::latest());
+    let (name, snapshot) = (pg_sys::Anum_pg_authid_rolname as i16, Snapshot::latest());
     let found = catalogue.first(by_oid, role, &snapshot, |row| row.value(name).map(Value::shown));
     found.flatten().unwrap_or_else(|| format!("unknown (OID={})", u32::from(role)))
 }
@@ -183,7 +183,7 @@ const INVALID: i64 = -2;
 pub fn connectable_databases() -> Vec<u32> {
     let table = Relation::open_shared(pg_sys::DatabaseRelationId);
     let mut found = Vec::new();
-    table.scan(&crate::server::relation::Snapshot::latest(), |row| {
+    table.scan(&Snapshot::latest(), |row| {
         let flag = |number: u32| row.value(number as i16).is_some_and(Value::to_bool);
         let limit = row.value(pg_sys::Anum_pg_database_datconnlimit as i16).map(Value::to_integer);
         if flag(pg_sys::Anum_pg_database_datallowconn)

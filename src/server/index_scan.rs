@@ -5,8 +5,9 @@
 use crate::server::heap::{
     Bound, Is, ORDER_FUNCTION, access, column_type, flags, join_row, null_key,
 };
-use crate::server::relation::{LockMode, Relation, Snapshot};
+use crate::server::relation::{LockMode, Relation};
 use crate::server::row::Tuple;
+use crate::server::snapshot::Snapshot;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Oid};
 use std::ptr::null_mut;

@@ -37,6 +37,7 @@ pub mod row_type;
 pub mod scan;
 pub mod setting;
 pub mod shared_memory;
+pub mod snapshot;
 pub mod spi;
 pub mod sql_name;
 pub mod subscription;

@@ -2,8 +2,9 @@
 //! and ignore privileges. Writes run with the rights of the tables' owner.
 
 use crate::error::{Error, Result};
-use crate::server::relation::{LockMode, Relation, Snapshot};
+use crate::server::relation::{LockMode, Relation};
 use crate::server::row::{Row, Tuple};
+use crate::server::snapshot::Snapshot;
 use crate::server::spi::{self, Spi};
 use crate::server::value::Value;
 use crate::server::{catalog, user};

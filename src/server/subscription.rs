@@ -1,6 +1,7 @@
 //! Logical replication: recognizes tables that are copies of another server's.
 
-use crate::server::relation::{LockMode, Relation, Snapshot};
+use crate::server::relation::{LockMode, Relation};
+use crate::server::snapshot::Snapshot;
 use pgrx::pg_sys::Oid;
 
 /// The catalogs `pg_subscription` and `pg_subscription_rel`, and the latter's index by table.

@@ -1,7 +1,8 @@
 //! Scans of tables that run no user code and ignore row security.
 
-use crate::server::relation::{Relation, Snapshot};
+use crate::server::relation::Relation;
 use crate::server::row::Tuple;
+use crate::server::snapshot::Snapshot;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ptr::null_mut;

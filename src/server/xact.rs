@@ -1,7 +1,6 @@
 //! Transactions and subtransactions.
 
 use crate::error::Error;
-use crate::server::relation::Relation;
 use crate::server::{diagnostics, raw};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
@@ -48,12 +47,6 @@ pub fn next_id() -> u64 {
 pub fn has_fixed_snapshot() -> bool {
     // SAFETY: reads a backend variable.
     unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
-}
-
-/// Returns whether this transaction has created a table, so that no other has written to it.
-pub fn has_created(table: &Relation) -> bool {
-    // SAFETY: an open relation. The field is zero for a relation of an earlier transaction.
-    unsafe { (*table.pointer()).rd_createSubid != 0 }
 }
 
 /// Returns whether this process is inside a transaction.

@@ -216,7 +216,7 @@ impl UpgradePlan {
             definition,
             ddl,
             needs_table_alone,
-            reads_rows: reads_rows && !xact::has_created(relation),
+            reads_rows: reads_rows && !relation.is_created_here(),
             adds,
         })
     }

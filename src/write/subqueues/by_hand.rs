@@ -4,8 +4,8 @@
 use crate::error::{Error, Result};
 use crate::parts::subqueues;
 use crate::queue::Queue;
-use crate::server::relation::Snapshot;
 use crate::server::row::{Row, Tuple};
+use crate::server::snapshot::Snapshot;
 use crate::server::xact;
 use crate::transaction;
 use crate::write::subqueues::in_flight;
