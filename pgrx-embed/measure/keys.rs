@@ -10,7 +10,7 @@ use crate::{Result, course, database, tables};
 
 pub const CASE: &str = "keys";
 
-const ROUND: Round = Round {
+pub const ROUND: Round = Round {
     group: Group { variant: Variant::Plain, work: Work::Lifecycle },
     clients: 4,
     commit: "off",
@@ -71,10 +71,10 @@ const KEYS: [Key; 7] = [
 ];
 
 const SHARED: &str = "CREATE SEQUENCE measure.numbers";
-const DROP: &str = "DROP TABLE IF EXISTS measure.plain, measure.jobs CASCADE";
+pub const DROP: &str = "DROP TABLE IF EXISTS measure.plain, measure.jobs CASCADE";
 const CREATED_AT: &str = "created_at timestamptz NOT NULL DEFAULT clock_timestamp()";
 
-const BOTH: &str = r#"
+pub const BOTH: &str = r#"
 -- tables --
 {table}
 -- empty --

@@ -4,6 +4,7 @@
 mod against;
 mod beside_queries;
 mod calls;
+mod columns;
 mod counters;
 mod course;
 mod crowd;
@@ -79,6 +80,7 @@ pub const CASES: [Case; 30] = [
     ("storage", storage::measure),
     (tables::CASE, tables::measure),
     (keys::CASE, keys::measure),
+    (columns::CASE, columns::measure),
     ("triggers", |effort, _| triggers::measure(effort)),
     ("counters", |effort, _| counters::measure(effort)),
     ("flood", |effort, _| worker::flood(effort)),
@@ -92,11 +94,12 @@ pub const CASES: [Case; 30] = [
 ];
 
 /// Cases that need another build, hours, or a server that they are allowed to restart.
-const ON_REQUEST: [&str; 9] = [
+const ON_REQUEST: [&str; 10] = [
     in_server::CASE,
     crowd::CASE,
     tables::CASE,
     keys::CASE,
+    columns::CASE,
     beside_queries::CASE,
     many::queues::CASE,
     many::restart::CASE,
