@@ -58,7 +58,7 @@ pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// A measurement: its name on the command line, and its function.
 type Case = (&'static str, fn(&Effort, &mut Peers) -> Result<Section>);
 
-pub const CASES: [Case; 30] = [
+pub const CASES: [Case; 31] = [
     ("killed", |effort, _| killed::measure(effort)),
     ("wake", wake::measure),
     ("waiters", |effort, _| waiters::measure(effort)),
