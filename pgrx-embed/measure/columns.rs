@@ -34,7 +34,7 @@ const SHAPES: [Shape; 3] = [
         order: "",
         due: "",
         ack: DELETE,
-        options: r#"{"fields": {"status": "status"}, "states": {"R": 0, "T": 1}}"#,
+        options: r#"{"fields": {"status": "status"}, "states": {"R": 0, "T": 1, "W": 2, "B": 3, "Z": 4, "D": 5}}"#,
     },
     Shape {
         title: "run_at timestamp(6) NOT NULL DEFAULT now()",
