@@ -179,17 +179,14 @@ pub fn role_name(role: Oid) -> String {
 /// The connection limit of a database that an interrupted DROP DATABASE left behind.
 const INVALID: i64 = -2;
 
-/// Returns the databases that allow connections and are not templates.
+/// Returns the databases that allow connections, templates included.
 pub fn connectable_databases() -> Vec<u32> {
     let table = Relation::open_shared(pg_sys::DatabaseRelationId);
     let mut found = Vec::new();
     table.scan(&Snapshot::latest(), |row| {
         let flag = |number: u32| row.value(number as i16).is_some_and(Value::to_bool);
         let limit = row.value(pg_sys::Anum_pg_database_datconnlimit as i16).map(Value::to_integer);
-        if flag(pg_sys::Anum_pg_database_datallowconn)
-            && !flag(pg_sys::Anum_pg_database_datistemplate)
-            && limit != Some(INVALID)
-        {
+        if flag(pg_sys::Anum_pg_database_datallowconn) && limit != Some(INVALID) {
             found.extend(row.value(1).map(|oid| u32::from(oid.to_oid())));
         }
         true

@@ -106,6 +106,36 @@ fn a_database_made_from_one_that_has_the_extension() {
     }
 }
 
+/// A template has a worker, too, which leaves for each copy.
+#[test]
+fn a_database_that_is_marked_as_a_template() {
+    let mut template = Database::new("marked");
+    let name = template.name.clone();
+    let mut q = Queue::new_in(&name, "jobs");
+    q.is_served(1);
+    template.sql(&format!("ALTER DATABASE {name} IS_TEMPLATE true"));
+    let before = workers(&mut q.admin, "xqueue worker");
+    end_worker(&mut q.admin);
+    wait_until("it has another worker", || {
+        let now = workers(&mut q.admin, "xqueue worker");
+        !now.is_empty() && now != before
+    });
+    q.is_served(1);
+    let queue = q.name.clone();
+    q.abandon();
+    drop(q);
+    template.wait_until_alone();
+    let runs = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'xqueue worker' AND datname = $1)";
+    wait_until("its worker runs", || scalar(&mut template.admin, runs, &[&name]));
+    let copy = Database { name: unique("copy"), admin: connect() };
+    template.sql(&format!("CREATE DATABASE {} TEMPLATE {name}", copy.name));
+    for db in [&name, &copy.name] {
+        Queue::adopt(db, &queue).is_served(1);
+    }
+    // The server drops no template.
+    template.sql(&format!("ALTER DATABASE {name} IS_TEMPLATE false"));
+}
+
 #[test]
 fn drop_table_under_load() {
     let mut healthy = Queue::new("healthy");

@@ -87,6 +87,8 @@ fn databases_without_a_place_for_their_workers() {
     });
     assert_eq!(server.log().matches(said).count(), 1);
     assert!(server.log().contains("HINT:  Raise max_worker_processes"));
+    // A template gets its worker at the start, too.
+    first.run("ALTER DATABASE second IS_TEMPLATE true");
     drop((first, second));
     server.stop("fast");
     server.configure("max_worker_processes = 8");
