@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::queue::Statement;
 use crate::server::spi::{self, Rows};
 use crate::write::reservation::Lack;
+use std::collections::HashSet;
 use xqueue_core::conflict::Conflict;
 use xqueue_core::field::Field;
 use xqueue_core::statement::Update;
@@ -59,13 +60,7 @@ impl<'call> Put<'call> {
     ) -> Result<Option<Lack>> {
         // Only new tasks need capacity.
         let new = match self.queue.features().capacity() {
-            Some(_) => {
-                let mut new = 0;
-                for key in keys {
-                    new += usize::from(!self.show(key.as_ref(), &mut |_| Ok(()))?);
-                }
-                new
-            }
+            Some(_) => self.count_new(keys)?,
             None => keys.len(),
         };
         self.in_room(new, |put| {
@@ -78,6 +73,17 @@ impl<'call> Put<'call> {
             }
             Ok(())
         })
+    }
+
+    /// Returns how many of the tasks are new. If two keys have one hash, the trigger reserves room for the second task.
+    fn count_new(&mut self, keys: &[Option<Key<'call>>]) -> Result<usize> {
+        let (mut new, mut seen) = (0, HashSet::new());
+        for key in keys {
+            let hash = key.as_ref().map(|key| self.queue.key_hash(key.iter().copied().map(Some)));
+            let is_first = hash.is_none_or(|hash| seen.insert(hash));
+            new += usize::from(is_first && !self.show(key.as_ref(), &mut |_| Ok(()))?);
+        }
+        Ok(new)
     }
 
     /// Delivers the task with a key; returns false if it does not exist.

@@ -57,6 +57,14 @@ SELECT t->'id' AS id FROM xqueue.put('few', '[{"id": 2}, {"id": 1}]', on_conflic
 SELECT t->'payload' AS payload FROM xqueue.put('few', '{"id": 2, "payload": 3}', on_conflict => 'update') AS t;
 SELECT count(*) FROM xqueue.put('few', '[{"id": 1, "payload": 4}, {"id": 3}]', on_conflict => 'update');
 SELECT id, payload FROM few ORDER BY id;
+-- a new key that is given twice needs room once, and each generated key needs its own
+SELECT xqueue.create('one', '{"features": {"capacity": 1}}')->'features'->'capacity' AS capacity;
+SELECT t.id, t.payload FROM xqueue.put(NULL::one, '[{"id": 1, "payload": 1}, {"id": 1, "payload": 2}]', on_conflict => 'nothing') AS t;
+SELECT t.id, t.payload FROM xqueue.put(NULL::one, '[{"id": 1, "payload": 3}, {"id": 1, "payload": 4}]', on_conflict => 'update') AS t;
+SELECT count(*) FROM xqueue.put('one', '[{"id": 2}, {"id": 2}]', on_conflict => 'update');
+SELECT s->'tasks'->'total' AS total, s->'reserved' AS reserved FROM xqueue.stats('one') s;
+SELECT xqueue.put('one', '[{}, {}]', on_conflict => 'nothing');
+:code
 -- tasks that a trigger suppresses or a policy hides are not returned
 CREATE FUNCTION suppress() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER suppress BEFORE INSERT ON plain FOR EACH ROW EXECUTE FUNCTION suppress();
@@ -79,5 +87,5 @@ SELECT t->'id' AS id FROM xqueue.put('few', '{"id": 2}', on_conflict => 'nothing
 SELECT xqueue.put('few', '{"id": 2, "payload": 7}', on_conflict => 'update');
 :code
 RESET ROLE;
-DROP TABLE jobs, pairs, plain, few;
+DROP TABLE jobs, pairs, plain, few, one;
 DROP ROLE regress_on_conflict;
