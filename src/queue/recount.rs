@@ -8,17 +8,15 @@ use crate::server::memory::Scratch;
 use crate::server::relation::{self, LockMode, Relation};
 use crate::server::row::Tuple;
 use crate::server::snapshot::{LatestSnapshot, Snapshot};
-use crate::server::value::Value;
-use crate::server::{injection, latch, process, spi, types};
+use crate::server::{injection, latch, process, spi};
 use crate::transaction;
-use pgrx::pg_sys::Oid;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 use xqueue_core::change::Counts;
 use xqueue_core::field::Field;
 use xqueue_core::slot_id::SlotId;
 
-/// Maximum wait of a session that needs an exclusive lock on the table or the registry.
+/// Maximum wait of a session that needs an exclusive lock on a relation that the recount has locked.
 const LOCK_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Longest value, in bytes, that a brief recount reads.
 const LONGEST_READ_BRIEFLY: usize = 1 << 20;
@@ -119,7 +117,7 @@ pub fn count(queue: &Queue, purpose: RecountPurpose) -> Result<Counted, Stopped>
             return true;
         }
         checked.set(Instant::now());
-        !is_waited_for(queue.table)
+        !is_waited_for()
     };
     let mut is_too_long = false;
     let scratch = Scratch::new();
@@ -160,19 +158,16 @@ fn is_long(queue: &Queue, row: &Tuple) -> bool {
     is_long(Field::Status) || is_long(Field::Tube)
 }
 
-/// Returns whether a session waits for a lock that conflicts with AccessShareLock on the table or on the registry.
-/// Other waiting sessions wait for other locks.
-fn is_waited_for(table: Oid) -> bool {
-    let tables = [Some(table), queue::oid()].into_iter().flatten().map(Value::oid);
+/// Returns whether a session waits for a relation that this process has locked: the table, an index of it, its TOAST
+/// table, the registry or a catalog. A recount holds only AccessShareLock, so only AccessExclusiveLock has to wait.
+fn is_waited_for() -> bool {
     spi::connect(|spi| {
-        let waiting = spi.run_with(
-            "SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_database d \
-             ON d.oid OPERATOR(pg_catalog.=) l.database \
-             AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() \
-             WHERE l.locktype OPERATOR(pg_catalog.=) 'relation' \
-             AND l.relation OPERATOR(pg_catalog.=) ANY ($1) \
-             AND l.mode OPERATOR(pg_catalog.=) 'AccessExclusiveLock' AND NOT l.granted",
-            &[(types::OID_ARRAY, Some(Value::array(tables, types::OID)))],
+        let waiting = spi.run(
+            "SELECT 1 FROM pg_catalog.pg_locks WHERE locktype OPERATOR(pg_catalog.=) 'relation' \
+             AND CASE WHEN granted THEN pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() \
+             ELSE mode OPERATOR(pg_catalog.=) 'AccessExclusiveLock' END \
+             GROUP BY database, relation \
+             HAVING pg_catalog.bool_or(granted) AND NOT pg_catalog.bool_and(granted)",
         );
         !waiting.is_empty()
     })

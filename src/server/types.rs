@@ -6,7 +6,6 @@ use std::ffi::CString;
 
 pub const BOOL: Oid = pg_sys::BOOLOID;
 pub const OID: Oid = pg_sys::OIDOID;
-pub const OID_ARRAY: Oid = pg_sys::OIDARRAYOID;
 pub const INT2: Oid = pg_sys::INT2OID;
 pub const INT4: Oid = pg_sys::INT4OID;
 pub const INT8: Oid = pg_sys::INT8OID;

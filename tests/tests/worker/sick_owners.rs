@@ -91,21 +91,30 @@ fn a_recount_that_takes_long_makes_no_other_queue_wait() {
     slow.sql("TRUNCATE {q}");
 }
 
-/// A recount gives way to a session that locks the list of queues. Otherwise this session, and all readers behind it,
-/// would wait until everything is counted.
+/// A recount gives way to a session that locks the list of queues, or an index. Otherwise this session, and all others
+/// behind it, would wait until everything is counted.
 #[test]
-fn a_recount_gives_way_to_a_session_that_needs_the_list_of_queues() {
+fn a_recount_gives_way_to_a_session_that_needs_the_list_of_queues_or_an_index() {
     let database = Database::new("registry");
     let mut c = database.client();
     let mut slow = slow_to_count(&database, 100);
     let counting = "SELECT EXISTS (SELECT FROM pg_stat_activity JOIN pg_locks USING (pid) \
                     WHERE backend_type = 'xqueue recount' AND datname = current_database() \
                     AND relation = $1::text::regclass)";
-    wait_until("it is counted", || scalar::<bool>(&mut c, counting, &[&slow.name]));
     let ask = format!("SELECT xqueue.stats('{}')->'exact' = 'true'", slow.name);
-    c.batch_execute("BEGIN; LOCK TABLE xqueue.queue").unwrap();
-    assert!(!scalar::<bool>(&mut c, &ask, &[]), "it was counted to the end");
-    c.batch_execute("ROLLBACK").unwrap();
+    let toast = "SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class ON indrelid = reltoastrelid \
+                 WHERE pg_class.oid = $1::text::regclass";
+    let toast: String = scalar(&mut c, toast, &[&slow.name]);
+    for lock in [
+        "LOCK TABLE xqueue.queue".to_owned(),
+        format!("REINDEX INDEX {}_pkey", slow.name),
+        format!("REINDEX INDEX {toast}"),
+    ] {
+        wait_until("it is counted", || scalar::<bool>(&mut c, counting, &[&slow.name]));
+        c.run(&format!("BEGIN; {lock}"));
+        assert!(!scalar::<bool>(&mut c, &ask, &[]), "{lock}: it was counted to the end");
+        c.run("ROLLBACK");
+    }
     slow.sql("TRUNCATE {q}");
 }
 
