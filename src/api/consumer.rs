@@ -171,6 +171,7 @@ fn next<'call>(
             Plan::new(Verb::Ack)?.settle(&queue, &keys, |_| Ok(()))?;
         }
         let mut look = |order: &Order| {
+            spi.ensure_snapshot();
             let seen = look(order, &mut taken)?;
             if seen == Try::Taken {
                 spi.commit();

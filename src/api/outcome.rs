@@ -187,6 +187,7 @@ fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let word = spi::connect_nonatomic(|spi| -> Result<Option<&'static str>> {
         let mut put = None;
         let mut run = || {
+            spi.ensure_snapshot();
             let queue = target.open(LockMode::RowExclusive)?;
             Put::new(&queue, Form::Json).run(Some(task), None, |rows| {
                 put = rows.value(0, 1).map(|put| memory.run(|| put.copied()));
@@ -208,6 +209,7 @@ fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
         let place = WaitEntry::join(slot, &name, Want::End { hash, is_vague: is_hint })?;
         place.over_transaction_end(|| spi.commit());
         watch(&place, &name, deadline, is_hint, || {
+            spi.ensure_snapshot();
             let queue = target.open(LockMode::AccessShare);
             let queue = queue.map_err(|error| gone_or(error, &target, &name))?;
             let seen = look(&queue, &argument::key_of_object(put, &queue)?);

@@ -48,6 +48,14 @@ impl Spi {
         unsafe { pg_sys::SPI_rollback() }
     }
 
+    /// Makes sure that user code finds a snapshot: the end of a transaction leaves a procedure without one, and a
+    /// function in SQL that only reads would crash the server. The next end of a transaction drops the snapshot again.
+    /// Called outside of subtransactions, by a procedure.
+    pub fn ensure_snapshot(&self) {
+        // SAFETY: the portal that calls the procedure is active, and outlives the snapshot.
+        unsafe { pg_sys::EnsurePortalSnapshotExists() }
+    }
+
     /// Runs a statement without keeping its plan.
     pub fn run(&self, sql: &str) -> Rows<'_> {
         let sql = c_string(sql);

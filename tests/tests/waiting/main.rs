@@ -10,3 +10,4 @@ mod capacity_crowd;
 mod capacity_ends;
 mod capacity_waiting;
 mod outcome;
+mod user_code;
