@@ -12,6 +12,7 @@ use crate::write::direct::attempt::note_fired;
 use crate::write::direct::{assignments_of_take, is_passing};
 use crate::write::passed::Passed;
 use crate::write::row::note_move;
+use crate::write::unchanged;
 use pgrx::pg_sys::Oid;
 use xqueue_core::change::{CallKind, StateAndTube};
 use xqueue_core::level::{self, Level};
@@ -51,7 +52,8 @@ pub fn take(
     let of_subqueue = Bound { is: Is::Equal, value: Value::int8(subqueue as i64) };
     let mark = arguments.mark().into_iter().flat_map(Start::at_least);
     let bounds: Vec<_> = [of_subqueue].into_iter().chain(mark).collect();
-    let look = Look { queue, direct: &direct, index, assignments, bounds: &bounds, limit };
+    let look =
+        Look { queue, subqueue, direct: &direct, index, assignments, bounds: &bounds, limit };
     let taken = match queue.fires.at_take() {
         Fired::RowTriggers if direct.heap.is_in_use() => None,
         Fired::RowTriggers => passed.take_and_fire(|passed| look.take(passed, true))?,
@@ -77,6 +79,7 @@ enum Tried {
 /// A look at the first task of a sub-queue.
 struct Look<'look, 'call> {
     queue: &'look Queue,
+    subqueue: u64,
     direct: &'look Direct,
     /// The index of the sub-queue's tasks.
     index: Oid,
@@ -117,6 +120,8 @@ impl Look<'_, '_> {
                 return ScanStep::GoesOn;
             }
             if passed.is_exhausted() {
+                // Nobody has tried this task: the sub-queue is not to count as one without tasks.
+                has_passed = true;
                 return ScanStep::Ends;
             }
             first = match self.assignments.values(queue, found) {
@@ -153,6 +158,12 @@ impl Look<'_, '_> {
         Some((vec![row], First::Taken((!has_passed).then_some(next_level))))
     }
 
+    /// Returns how many tasks of the sub-queue the transaction has taken, less those that it has settled. A trigger or a
+    /// cast can take one under this claim.
+    fn taken(&self) -> i32 {
+        transaction::pending_subqueue(self.queue.slot, self.subqueue).taken
+    }
+
     /// Takes a task that was found. Its triggers can change any column but the state and the tube: the sub-queue is
     /// claimed, another one is not.
     fn attempt(
@@ -165,7 +176,10 @@ impl Look<'_, '_> {
         let queue = self.queue;
         if fires {
             let place = StateAndTube { status: Status::Taken, tube: queue.tube_of(found) };
-            let is_there = |row: &Open| queue.place_of(row).is_ok_and(|written| written == place);
+            let taken = self.taken();
+            let is_there = |row: &Open| {
+                queue.place_of(row).is_ok_and(|written| written == place) && self.taken() == taken
+            };
             return match found.update_and_fire(changes, is_there) {
                 FiredRow::Written(task) => {
                     passed.end_rest_of(found);
@@ -177,10 +191,16 @@ impl Look<'_, '_> {
             };
         }
         let locks_first = !passed.only_looks_at_rows();
+        let taken = locks_first.then(|| self.taken());
         let mut delivered = None;
         let see = |task: Value<'static>| {
             delivered = Some(passed.converted(task)?);
-            Ok(())
+            match taken {
+                Some(taken) if self.taken() != taken => {
+                    Err(unchanged::failure(&queue.key_text_of(found)).into())
+                }
+                _ => Ok(()),
+            }
         };
         match found.update_unless_refused(changes, locks_first, see) {
             Ok(true) => {

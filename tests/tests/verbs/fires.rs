@@ -296,3 +296,38 @@ fn an_ack_of_a_task_that_other_tasks_refer_to() {
         assert_eq!(statements(&mut c, &name), "");
     }
 }
+
+/// Only one task of a sub-queue is in flight, even if a trigger of the take takes another one.
+#[test]
+fn a_trigger_that_takes_another_task_of_the_sub_queue() {
+    let mut q = queue(&json!({"utube": true}));
+    q.sql(
+        "CREATE FUNCTION {q}_takes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             IF NEW.status = 'T' AND NEW.id = 1 THEN PERFORM xqueue.take('{q}', id => 2); END IF;
+             RETURN NEW; END $$;
+         CREATE TRIGGER takes BEFORE UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_takes();
+         SELECT xqueue.put('{q}', '[{}, {}, {}]', tube => 'a')",
+    );
+    q.fails("SELECT xqueue.take('{q}')", "23505", "");
+    q.assert_tasks(&[("ready", 3)]);
+}
+
+/// The same holds for a conversion to jsonb that takes a task.
+#[test]
+fn a_cast_that_takes_another_task_of_the_sub_queue() {
+    let mut q = queue(&json!({"utube": true}));
+    q.sql(
+        "CREATE TYPE {q}_kind AS ENUM ('plain', 'takes');
+         CREATE FUNCTION {q}_json({q}_kind) RETURNS json LANGUAGE plpgsql AS $$ BEGIN
+             IF $1 = 'takes' THEN PERFORM xqueue.take(NULL::{q}, id => 2); END IF;
+             RETURN to_json($1::text); END $$;
+         CREATE CAST ({q}_kind AS json) WITH FUNCTION {q}_json({q}_kind);
+         ALTER TABLE {q} ADD kind {q}_kind DEFAULT 'plain';
+         INSERT INTO {q} (tube, kind) VALUES ('a', 'takes'), ('a', 'plain'), ('a', 'plain')",
+    );
+    let mut c = q.client();
+    let taken = format!("SELECT xqueue.take('{}')", q.name);
+    let _ = c.query(&taken, &[]);
+    let in_flight = q.ask_one("SELECT to_jsonb(count(*)) FROM {q} WHERE status = 'T'");
+    assert!(in_flight == json!(0) || in_flight == json!(1), "{in_flight} tasks are in flight");
+}

@@ -108,6 +108,28 @@ fn a_take_writes_few_of_many_tasks_that_an_index_refuses() {
     drop_functions(&mut q);
 }
 
+/// A take that has passed over its maximum of tasks leaves the sub-queues that it has not tried to later takes.
+#[test]
+fn a_take_that_gives_up_forgets_no_sub_queue() {
+    let mut q = queue(SHAPES[4], "");
+    if q.ask_one("SELECT to_jsonb(current_setting('debug_assertions'))") == "on" {
+        return;
+    }
+    q.sql(
+        "CREATE UNIQUE INDEX ON {q} (payload) WHERE status = 'T';
+         INSERT INTO {q} (tube, id, payload) SELECT 't' || n, n, 'same' FROM generate_series(1, 150) n;
+         INSERT INTO {q} (tube, id, payload) VALUES ('z', 151, 'other')",
+    );
+    assert_eq!(q.takes(1), [1]);
+    wait_until("the last sub-queue is served", || try_take(&mut q).as_deref() == Some("151"));
+    wait_until("all tasks are delivered", || {
+        q.sql("SELECT xqueue.ack(t) FROM {q} t WHERE status = 'T'");
+        try_take(&mut q);
+        q.ask_one("SELECT to_jsonb(count(*)) FROM {q}") == json!(0)
+    });
+    drop_functions(&mut q);
+}
+
 /// Tasks behind a refused one are in flight like any other.
 #[test]
 fn a_task_behind_a_refused_one_is_in_flight() {
