@@ -282,8 +282,8 @@ fn admit(uuid: Uuid, grace: Option<Grace>) -> Result<Admission> {
         Some(grace) => keep(uuid, known.role, grace)?,
         None => renew(uuid, &known, now)?,
     }
-    // A changed grace period can end the lease sooner.
-    let is_unsure = known.lease == i64::MAX || grace.is_some();
+    // A changed grace period can end the lease sooner, and a savepoint can undo the transaction's own renewal.
+    let is_unsure = known.lease == i64::MAX || grace.is_some() || known.is_own;
     let renew_at = if is_unsure { i64::MIN } else { known.lease.saturating_sub(known.grace) };
     Ok(Admission { role: known.role, renew_at })
 }

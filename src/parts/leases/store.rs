@@ -12,7 +12,7 @@ use crate::server::row::Row;
 use crate::server::spi::Rows;
 use crate::server::types::{self, Uuid};
 use crate::server::value::Value;
-use crate::server::{catalog, own_table, time, user};
+use crate::server::{catalog, own_table, time, user, xact};
 use pgrx::pg_sys::Oid;
 use std::ffi::CStr;
 
@@ -28,6 +28,8 @@ pub struct Known {
     pub grace: i64,
     /// In microseconds; `i64::MAX` for infinity.
     pub lease: i64,
+    /// This transaction has written the lease; a rollback to a savepoint can undo that.
+    pub is_own: bool,
 }
 
 /// Returns the session with this identifier if its lease ends after `now`. Reads the current state, regardless of the
@@ -38,6 +40,7 @@ pub fn find(uuid: Uuid, now: i64) -> Option<Known> {
             role: row.value(2).map(Value::to_oid)?,
             grace: time::length(&row.value(3)?.to_interval()),
             lease: row.value(4).map(Value::to_instant)?,
+            is_own: row.writer().is_some_and(xact::is_own),
         })
     });
     known.flatten().filter(|known| known.lease > now)

@@ -76,6 +76,32 @@ fn a_session_whose_opening_was_undone() {
     }
 }
 
+/// A savepoint undoes the lease that the transaction saw when it joined the session. At its end the worker checks the
+/// real lease.
+#[test]
+fn a_session_whose_lease_was_undone() {
+    let (_database, mut q, mut c, later) = alone();
+    let open = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
+    c.run("BEGIN; SAVEPOINT s");
+    let ghost: String = scalar(&mut c, open, &[]);
+    q.run(&mut c, &LOCAL.replace("{session}", &ghost));
+    c.run("ROLLBACK TO s");
+    assert_eq!(take_all(&mut c, &q.name).len(), 1);
+    c.run("COMMIT");
+    q.wait_for("ready", 1);
+    ends_last(&mut q, later, 2);
+    let session: String = scalar(&mut q.admin, open, &[]);
+    q.sql(&format!(
+        "UPDATE xqueue.session SET lease = clock_timestamp() + '10 min' WHERE uuid = '{session}'"
+    ));
+    let local = LOCAL.replace("{session}", &session);
+    q.run(&mut c, &format!("BEGIN; SAVEPOINT s; {local}; {local}; ROLLBACK TO s; COMMIT"));
+    let sql = format!(
+        "SELECT lease > clock_timestamp() + '50 min' FROM xqueue.sessions WHERE session = '{session}'"
+    );
+    wait_until("the worker has renewed it", || scalar(&mut q.admin, &sql, &[]));
+}
+
 /// The worker keeps a session while a connection asks to join it. That connection gives up after all others have left.
 #[test]
 fn a_session_that_a_connection_fails_to_join() {
