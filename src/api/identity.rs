@@ -134,7 +134,7 @@ fn own(uuid: Uuid, grace: Option<Grace>) -> Result<Uuid> {
 
 /// Keeps a session that this connection acts for. Its role does not change.
 fn keep_joined(session: OwnSession, grace: Grace) -> Result<()> {
-    if store::find(session.uuid, time::now()).is_none() {
+    if store::living(session.uuid).is_none() {
         require_place(session.role, 1)?;
     }
     let role = match session::joined(Part::Own) == Some(session.uuid) {
@@ -149,7 +149,7 @@ fn keep_joined(session: OwnSession, grace: Grace) -> Result<()> {
 fn open_until_end(grace: Option<Grace>) -> Result<Uuid> {
     require_own_rights()?;
     if let Some(uuid) = session::joined(Part::Local) {
-        if store::find(uuid, time::now()).is_some() {
+        if store::living(uuid).is_some() {
             return Ok(uuid);
         }
         leave(Part::Local);
@@ -177,7 +177,7 @@ fn join(uuid: Uuid, grace: Option<Grace>, local: bool) -> Result<Uuid> {
         .hint("Use read committed."));
     }
     // Checked first without side effects, so that refused calls keep no session alive.
-    if let Some(known) = store::find(uuid, time::now()) {
+    if let Some(known) = store::await_living(uuid) {
         require_member(known.role, uuid)?;
     } else {
         let role = sessions::role_of_own(uuid).map(Oid::from).ok_or_else(|| unknown(uuid))?;
@@ -270,8 +270,7 @@ struct Admission {
 /// Admits the current role to a session and makes sure that the session lasts. Refuses unknown sessions, and sessions
 /// of roles of which the current role is not a member.
 fn admit(uuid: Uuid, grace: Option<Grace>) -> Result<Admission> {
-    let now = time::now();
-    let Some(known) = store::find(uuid, now) else {
+    let Some(known) = store::await_living(uuid) else {
         let role = identify_live(uuid)?.ok_or_else(|| unknown(uuid))?;
         let grace = grace.or_else(Grace::by_default).unwrap_or(Grace::of(0));
         keep(uuid, role, grace)?;
@@ -280,7 +279,7 @@ fn admit(uuid: Uuid, grace: Option<Grace>) -> Result<Admission> {
     require_member(known.role, uuid)?;
     match grace {
         Some(grace) => keep(uuid, known.role, grace)?,
-        None => renew(uuid, &known, now)?,
+        None => renew(uuid, &known)?,
     }
     // A changed grace period can end the lease sooner, and a savepoint can undo the transaction's own renewal.
     let is_unsure = known.lease == i64::MAX || grace.is_some() || known.is_own;
@@ -310,9 +309,8 @@ fn keep(uuid: Uuid, role: Oid, grace: Grace) -> Result<()> {
         )
         .hint("Connect to the primary."));
     }
-    let now = time::now();
-    match store::find(uuid, now) {
-        Some(known) if known.grace == grace.length => return renew(uuid, &known, now),
+    match store::living(uuid) {
+        Some(known) if known.grace == grace.length => return renew(uuid, &known),
         Some(_) => store::set_grace(uuid, Value::interval(grace.interval))?,
         None => {
             store::keep(uuid, role, Value::interval(grace.interval))?;
@@ -342,8 +340,8 @@ fn require_place(role: Oid, new: usize) -> Result<()> {
     ))
 }
 
-fn renew(uuid: Uuid, known: &Known, now: i64) -> Result<()> {
-    if known.lease < now.saturating_add(known.grace) {
+fn renew(uuid: Uuid, known: &Known) -> Result<()> {
+    if known.lease < time::now().saturating_add(known.grace) {
         store::renew(uuid)?;
     }
     Ok(())

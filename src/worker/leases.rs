@@ -3,7 +3,8 @@
 //!
 //! The order of the reads prevents three races:
 //! 1. The clock is read before the list of connections. A connection that joins a session after the list was read sees
-//!    a later time, so for it, too, the session has expired.
+//!    a later time, so for it, too, the session has expired. It joins an expired session only if another connection has
+//!    joined before and is attached; that one is in the list.
 //! 2. The connections are read before the list of departed sessions. A session that is left in between is in at least
 //!    one of the two lists.
 //! 3. The connections are read again at the end. A session that is being identified is not yet visible in the table,

@@ -276,6 +276,16 @@ pub fn not_attached(mut uuids: Vec<Uuid>) -> Vec<Uuid> {
     uuids
 }
 
+/// Returns whether a connection to this database was admitted to a session and is still attached to it.
+pub fn is_attended(uuid: Uuid) -> bool {
+    let mut is_attended = false;
+    // Two candidates must not admit each other: the worker can be deleting the session.
+    for_each_here(|part, attached, _| {
+        is_attended |= part != Part::Candidate && attached.uuid == uuid;
+    });
+    is_attended
+}
+
 /// Returns the identified sessions of this database that have connections: the permanently joined ones, and the ones
 /// joined until the end of a transaction.
 pub fn identified() -> (Vec<Uuid>, Vec<Uuid>) {

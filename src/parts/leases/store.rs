@@ -12,14 +12,19 @@ use crate::server::row::Row;
 use crate::server::spi::Rows;
 use crate::server::types::{self, Uuid};
 use crate::server::value::Value;
-use crate::server::{catalog, own_table, time, user, xact};
+use crate::server::{catalog, latch, own_table, time, user, xact};
 use pgrx::pg_sys::Oid;
 use std::ffi::CStr;
+use std::time::{Duration, Instant};
 
 const TABLE: &CStr = c"session";
 const KEY: &CStr = c"session_pkey";
 /// The index on the second column, the role.
 const ROLES: (&CStr, i16) = (c"session_role_idx", 2);
+/// Maximum wait for the worker to handle an expired lease; afterwards the session counts as ended.
+const WORKER_PATIENCE: Duration = Duration::from_secs(1);
+/// Pause between two attempts of a wait.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// An identified session.
 pub struct Known {
@@ -32,9 +37,9 @@ pub struct Known {
     pub is_own: bool,
 }
 
-/// Returns the session with this identifier if its lease ends after `now`. Reads the current state, regardless of the
+/// Returns the session with this identifier, even if its lease has expired. Reads the current state, regardless of the
 /// transaction's snapshot.
-pub fn find(uuid: Uuid, now: i64) -> Option<Known> {
+fn find(uuid: Uuid) -> Option<Known> {
     let known = own_table::row_of(TABLE, KEY, uuid, |row| {
         Some(Known {
             role: row.value(2).map(Value::to_oid)?,
@@ -43,7 +48,39 @@ pub fn find(uuid: Uuid, now: i64) -> Option<Known> {
             is_own: row.writer().is_some_and(xact::is_own),
         })
     });
-    known.flatten().filter(|known| known.lease > now)
+    known.flatten()
+}
+
+/// Returns the session with this identifier if it has not ended.
+pub fn living(uuid: Uuid) -> Option<Known> {
+    find(uuid).filter(|known| is_living(uuid, known))
+}
+
+/// Returns the session with this identifier if it has not ended. If a connection has just left it after its lease,
+/// waits until the worker has begun its grace period.
+pub fn await_living(uuid: Uuid) -> Option<Known> {
+    let settled = || match find(uuid) {
+        Some(known) if !is_living(uuid, &known) => None,
+        settled => Some(settled),
+    };
+    patiently(WORKER_PATIENCE, settled).flatten()
+}
+
+/// After its lease a session lives on while a connection is attached to it, for example by a long transaction.
+fn is_living(uuid: Uuid, known: &Known) -> bool {
+    known.lease > time::now() || sessions::is_attended(uuid)
+}
+
+/// Repeats an attempt until it has a result; returns None if the time is over.
+fn patiently<T>(limit: Duration, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    let begun = Instant::now();
+    loop {
+        let result = attempt();
+        if result.is_some() || begun.elapsed() >= limit {
+            return result;
+        }
+        latch::wait(latch::Reason::Other, Some(PAUSE), true);
+    }
 }
 
 /// Returns the number of sessions of a role, up to a limit. Sessions that are being opened count too.
@@ -118,12 +155,12 @@ pub fn holder(uuid: Uuid) -> Option<i32> {
 
 /// Returns whether a session outlives its connections.
 pub fn is_identified(uuid: Uuid) -> bool {
-    find(uuid, i64::MIN).is_some()
+    find(uuid).is_some()
 }
 
 /// Returns whether the current role is allowed to see a session's identifier, because it could join the session.
 pub fn is_open_to_current_role(uuid: Uuid) -> bool {
-    let known = find(uuid, i64::MIN);
+    let known = find(uuid);
     known.is_some_and(|known| user::is_member(user::current(), known.role))
 }
 

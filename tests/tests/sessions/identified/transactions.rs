@@ -108,29 +108,66 @@ fn opened_for_one_transaction_again_after_a_savepoint() {
     assert_eq!(ack(&mut c, &q.name, id).len(), 1);
 }
 
+/// Begins a transaction in a session with this grace period, and waits until the session's lease is over.
+fn begin_beyond_the_lease(c: &mut Client, grace: &str) -> String {
+    let open = format!("SELECT xqueue.identify(grace => '{grace}', local => true)::text");
+    let session = loop {
+        let session: String = scalar(c, &open, &[]);
+        let join = format!("BEGIN; SELECT xqueue.identify('{session}', local => true)");
+        let Err(error) = try_sql(c, &join) else { break session };
+        // Its grace expired in between.
+        assert_eq!(code(&error), "42704", "{error:?}");
+        c.run("ROLLBACK");
+    };
+    let over = format!(
+        "SELECT lease < clock_timestamp() FROM xqueue.sessions WHERE session = '{session}'"
+    );
+    wait_until("its lease is over", || scalar(c, &over, &[]));
+    session
+}
+
 /// A transaction that outlasts the grace period keeps its session, and the grace begins when the transaction ends.
 #[test]
 fn a_transaction_longer_than_the_grace() {
     let mut q = Queue::new("session");
     let mut c = q.client();
     for _ in 0..20 {
-        let open = "SELECT xqueue.identify(grace => '60 ms', local => true)::text";
-        let session = loop {
-            let session: String = scalar(&mut c, open, &[]);
-            let join = format!("BEGIN; SELECT xqueue.identify('{session}', local => true)");
-            let Err(error) = try_sql(&mut c, &join) else { break session };
-            // Its grace expired in between.
-            assert_eq!(code(&error), "42704", "{error:?}");
-            c.run("ROLLBACK");
-        };
-        let over = format!(
-            "SELECT lease < clock_timestamp() FROM xqueue.sessions WHERE session = '{session}'"
-        );
-        wait_until("its lease is over", || scalar(&mut c, &over, &[]));
+        let session = begin_beyond_the_lease(&mut c, "60 ms");
         c.run("COMMIT");
         wait_until("it is over", || shown(&mut q.admin, &session).is_none());
     }
     put(&mut c, &q.name, 1);
+}
+
+/// While a transaction keeps a session beyond its lease, the transaction can name it again, and others can join it.
+#[test]
+fn a_session_in_use_beyond_its_lease() {
+    let mut q = Queue::new("session");
+    let (mut c, mut other) = (q.client(), q.client());
+    let id = put(&mut q.admin, &q.name, 1);
+    let session = begin_beyond_the_lease(&mut c, "60 ms");
+    assert_eq!(take_all(&mut c, &q.name), [id]);
+    let open = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
+    assert_eq!(scalar::<String>(&mut c, open, &[]), session, "it opens no other");
+    let join = format!("SELECT xqueue.identify('{session}', local => true)");
+    c.run(&join);
+    // The renewal is not committed: for others the lease is still over.
+    other.run(&join);
+    assert_eq!(ack(&mut c, &q.name, id).len(), 1);
+    c.run("COMMIT");
+}
+
+/// Its grace begins at the end of the transaction, so the next transaction can join it immediately.
+#[test]
+fn the_next_transaction_after_one_longer_than_the_grace() {
+    let mut c = connect();
+    // The worker can be busy for longer than the call waits for it.
+    let is_joined = (0..5).any(|_| {
+        let session = begin_beyond_the_lease(&mut c, "400 ms");
+        c.run("COMMIT");
+        try_sql(&mut c, &format!("SELECT xqueue.identify('{session}', local => true)")).is_ok()
+    });
+    assert!(is_joined, "the grace has begun");
 }
 
 #[test]
