@@ -311,7 +311,11 @@ fn keep(uuid: Uuid, role: Oid, grace: Grace) -> Result<()> {
     }
     match store::living(uuid) {
         Some(known) if known.grace == grace.length => return renew(uuid, &known),
-        Some(_) => store::set_grace(uuid, Value::interval(grace.interval))?,
+        Some(_) => {
+            if !store::set_grace(uuid, Value::interval(grace.interval))? {
+                warn_of_locked(uuid);
+            }
+        }
         None => {
             store::keep(uuid, role, Value::interval(grace.interval))?;
             // Checked again, because other connections of the role can have opened sessions concurrently. If several
@@ -321,6 +325,15 @@ fn keep(uuid: Uuid, role: Oid, grace: Grace) -> Result<()> {
     }
     session::note_change();
     Ok(())
+}
+
+/// Warns that a session keeps its grace period, because another transaction holds the session's row.
+fn warn_of_locked(uuid: Uuid) {
+    let message = format!("the grace period of session {} is unchanged", types::uuid_text(uuid));
+    Error::new(PgSqlErrorCode::ERRCODE_WARNING, message)
+        .detail("Another transaction has changed the session and is still open.")
+        .hint("Call xqueue.identify() with this grace again when that transaction has ended.")
+        .warn();
 }
 
 /// Refuses new sessions beyond the role's limit.

@@ -2,8 +2,8 @@
 //!
 //! A session's lease is the instant at which the session ends if no connection is attached to it. While the worker has
 //! recorded an attached connection, the lease is infinity. Using a session without staying attached renews the lease in
-//! steps of half the grace period, so most uses write nothing. No caller waits for a row: a locked row is being
-//! renewed.
+//! steps of half the grace period, so most uses write nothing. A renewal skips a locked row, which is being renewed.
+//! Only a change of the grace period waits for a row, and only briefly.
 
 use crate::error::Result;
 use crate::parts::leases::sessions;
@@ -23,6 +23,8 @@ const KEY: &CStr = c"session_pkey";
 const ROLES: (&CStr, i16) = (c"session_role_idx", 2);
 /// Maximum wait for the worker to handle an expired lease; afterwards the session counts as ended.
 const WORKER_PATIENCE: Duration = Duration::from_secs(1);
+/// Maximum wait for another transaction, such as the worker's, that holds a session's row.
+const ROW_PATIENCE: Duration = Duration::from_millis(200);
 /// Pause between two attempts of a wait.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -89,10 +91,18 @@ pub fn count_of(role: Oid, limit: usize) -> usize {
 }
 
 /// Changes the grace period of a known session. Without connections the session lives for that period from now, unless
-/// a use renews its lease.
-pub fn set_grace(uuid: Uuid, grace: Value) -> Result<()> {
+/// a use renews its lease. Returns false, and changes nothing, if another transaction holds the session's row.
+pub fn set_grace(uuid: Uuid, grace: Value) -> Result<bool> {
+    let given = patiently(ROW_PATIENCE, || match try_set_grace(uuid, grace) {
+        Ok(false) => None,
+        given => Some(given),
+    });
+    given.unwrap_or(Ok(false))
+}
+
+fn try_set_grace(uuid: Uuid, grace: Value) -> Result<bool> {
     own_table::as_owner(|spi| {
-        spi.run_with(
+        let written = spi.run_with(
             "UPDATE xqueue.session SET grace = $2, lease = CASE \
              WHEN picked.lease OPERATOR(pg_catalog.=) 'infinity' THEN picked.lease \
              ELSE pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) \
@@ -101,6 +111,7 @@ pub fn set_grace(uuid: Uuid, grace: Value) -> Result<()> {
              AS picked WHERE session.uuid OPERATOR(pg_catalog.=) picked.uuid",
             &[(types::UUID, Some(Value::uuid(uuid))), (types::INTERVAL, Some(grace))],
         );
+        !written.is_empty()
     })
 }
 

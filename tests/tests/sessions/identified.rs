@@ -1,6 +1,7 @@
 //! Identified sessions: connections share a session, and it outlives them for exactly its grace period.
 
 mod ended;
+mod grace;
 mod transactions;
 
 use xqueue_tests::*;
