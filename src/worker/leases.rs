@@ -126,12 +126,17 @@ fn look(left: &[Uuid], attached: &Attached, compares: bool) -> Result<LeaseScan>
         store::compare(&lasting)?;
     }
     let left: Vec<Uuid> = left.iter().filter(|uuid| !lasting.contains(uuid)).copied().collect();
-    let (mut ended, locked) = match left.is_empty() {
+    let (mut ended, mut locked) = match left.is_empty() {
         true => (vec![], vec![]),
         false => store::begin_grace(&left)?,
     };
     let spared = [attached.sessions.clone(), lasting, passing].concat();
     ended.extend(store::expire(attached.since, &spared)?);
+    // Spared or locked sessions. A transaction whose session's lease was cut short meanwhile reports its end only if
+    // asked to.
+    let mut lapsed = store::lapsed(attached.since)?;
+    lapsed.retain(|uuid| !locked.contains(uuid));
+    locked.extend(sessions::await_end(lapsed));
     // A session that is being identified has a connection now (race 3).
     let ended = sessions::not_attached(ended);
     Ok(LeaseScan { ended, locked, end: store::next_end(attached.since)? })

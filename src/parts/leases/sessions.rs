@@ -72,6 +72,8 @@ struct Attached {
     live: bool,
     /// The session can outlive the connection: it is in the table `xqueue.session`.
     identified: bool,
+    /// The worker waits until the connection has left: the session's lease is over.
+    is_awaited: bool,
     uuid: Uuid,
     /// Role that the connection's own session belongs to, or the role that joined another session.
     role: u32,
@@ -84,7 +86,8 @@ pub fn attach(part: Part, uuid: Uuid, role: u32, identified: bool) {
     if let Some(session) = SESSIONS.get_mut(&mut directory).get_mut(process::index() as usize) {
         session.database = u32::from(process::database());
         session.pid = process::pid();
-        session.attached[part as usize] = Attached { live: true, identified, uuid, role };
+        session.attached[part as usize] =
+            Attached { live: true, identified, is_awaited: false, uuid, role };
         if part == Part::Own {
             session.own_is_distrusted = false;
             session.epoch = epoch;
@@ -95,15 +98,16 @@ pub fn attach(part: Part, uuid: Uuid, role: u32, identified: bool) {
     }
 }
 
-/// Leaves a session. Only with `renews` the worker checks the lease of a session that was joined until the end of the
-/// transaction, or that was not joined after all. `queues`: the queues in which the own session can hold tasks, if they
-/// are known.
+/// Leaves a session. Only with `renews`, or if the worker awaits it, the worker checks the lease of a session that was
+/// joined until the end of the transaction, or that was not joined after all. `queues`: the queues in which the own
+/// session can hold tasks, if they are known.
 pub fn detach(part: Part, renews: bool, queues: Option<&[SlotId]>) {
     let mut directory = directory();
     let (epoch, has_untracked) = epoch::now(&directory);
     let mut sessions = SESSIONS.get_mut(&mut directory).iter_mut();
     let Some(session) = sessions.nth(process::index() as usize) else { return };
     let (attached, database) = (&mut session.attached[part as usize], session.database);
+    let renews = renews || attached.is_awaited;
     if !std::mem::replace(&mut attached.live, false) || !renews {
         return;
     }
@@ -274,6 +278,23 @@ fn for_each_here(mut see: impl FnMut(Part, &Attached, i32)) {
 pub fn not_attached(mut uuids: Vec<Uuid>) -> Vec<Uuid> {
     for_each_here(|_, attached, _| uuids.retain(|uuid| *uuid != attached.uuid));
     uuids
+}
+
+/// Makes the connections that are attached to sessions report it when they leave. Returns the sessions to which no
+/// connection is attached.
+pub fn await_end(uuids: Vec<Uuid>) -> Vec<Uuid> {
+    if uuids.is_empty() {
+        return uuids;
+    }
+    let (mut directory, database) = (directory(), u32::from(process::database()));
+    let sessions = SESSIONS.get_mut(&mut directory).iter_mut();
+    for session in sessions.filter(|session| session.database == database) {
+        for attached in &mut session.attached {
+            attached.is_awaited |= attached.live && uuids.contains(&attached.uuid);
+        }
+    }
+    drop(directory);
+    not_attached(uuids)
 }
 
 /// Returns whether a connection to this database was admitted to a session and is still attached to it.

@@ -247,8 +247,19 @@ pub fn expire(now: i64, attached: &[Uuid]) -> Result<Vec<Uuid>> {
     })
 }
 
-/// Returns when the next lease after `now` ends. An expired lease belongs to an attached or locked session, whose
-/// release is reported.
+/// Returns the sessions whose lease had expired at `now`.
+pub fn lapsed(now: i64) -> Result<Vec<Uuid>> {
+    own_table::as_owner(|spi| {
+        let rows = spi.run_with(
+            "SELECT s.uuid FROM xqueue.session s WHERE s.lease OPERATOR(pg_catalog.<=) $1",
+            &[(types::TIMESTAMPTZ, Some(Value::instant(now)))],
+        );
+        identifiers(&rows)
+    })
+}
+
+/// Returns when the next lease after `now` ends. An expired lease belongs to an attached session, which is reported
+/// when it is left, or to a locked one, which is retried.
 pub fn next_end(now: i64) -> Result<Option<i64>> {
     own_table::as_owner(|spi| {
         let rows = spi.run_with(

@@ -102,6 +102,25 @@ fn a_session_whose_lease_was_undone() {
     wait_until("the worker has renewed it", || scalar(&mut q.admin, &sql, &[]));
 }
 
+/// Another connection ends the grace of a session that a transaction uses. The transaction read a longer lease, which
+/// needs no renewal at its end.
+#[test]
+fn a_session_whose_grace_another_connection_ends() {
+    let (_database, mut q, mut c, later) = alone();
+    let mut other = q.client();
+    let open = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
+    let session: String = scalar(&mut other, open, &[]);
+    let local = LOCAL.replace("{session}", &session);
+    c.run(&format!("BEGIN; {local}"));
+    assert_eq!(take_all(&mut c, &q.name).len(), 1);
+    other.run(&format!("SELECT xqueue.identify('{session}', grace => '0', local => true)"));
+    ends_last(&mut q, later, 1);
+    assert!(shown(&mut q.admin, &session).is_some(), "the transaction keeps it");
+    c.run("COMMIT");
+    q.wait_for("ready", 2);
+    wait_until("the session has ended", || shown(&mut q.admin, &session).is_none());
+}
+
 /// The worker keeps a session while a connection asks to join it. That connection gives up after all others have left.
 #[test]
 fn a_session_that_a_connection_fails_to_join() {
