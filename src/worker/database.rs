@@ -211,7 +211,7 @@ impl Worker {
             *used.entry(owner).or_default() += begun.elapsed();
             match done {
                 Err(Unfit::Slow) => self.definitions.note_slow(owner, &mut self.queues),
-                // Nothing reports an added check constraint to this worker, so the job finds it.
+                // Nothing reports an added check constraint or a lost privilege to this worker, so the job finds it.
                 Err(Unfit::RunsUserCode) => {
                     queue.set_server(owner, Server::JobWorker);
                     self.definitions.read_again(table);

@@ -5,7 +5,7 @@
 //! 1. A subscriber's copy is not served, because its tasks belong to the publisher.
 //! 2. A queue whose code did not end is not served, see [`super::unending`].
 //! 3. After a queue took too long, all queues of its owner are served by the owner's job worker until a pause ends.
-//! 4. A queue whose changes run user code is served by its owner's job worker.
+//! 4. A queue whose changes run user code, or need statements, is served by its owner's job worker.
 //! 5. All other queues are served by the database worker.
 
 use crate::error::OrRaise;
@@ -13,11 +13,12 @@ use crate::parts::slot;
 use crate::queue::{self, Queue};
 use crate::server::relation::{self, LockMode, Relation};
 use crate::server::xact::{self, Failure};
-use crate::server::{catalog, process, spi, time};
+use crate::server::{catalog, process, spi, time, user};
 use crate::upgrade::healing;
 use crate::worker::job::{JobOutcome, Unfit};
 use crate::worker::known::{KnownQueue, Server};
 use crate::worker::prepared::PreparedCheck;
+use crate::write::direct::upkeep::Upkeep;
 use pgrx::pg_sys::Oid;
 use std::collections::{HashMap, HashSet};
 use std::rc::{Rc, Weak};
@@ -217,6 +218,12 @@ impl Definitions {
             found.and_then(|slot| slot::with(slot, |slot| slot.counters.note_tracked(true)));
             return JobOutcome::Done(None);
         }
+        // The indexes are opened below. A dropped table cannot be locked either, and is gone.
+        if !relation::try_lock_whole(table, LockMode::RowExclusive)
+            && catalog::owner_of(table).is_some()
+        {
+            return JobOutcome::Busy;
+        }
         let queue = queue::find(table).or_raise();
         let described = again.and_then(|again| again.queue.upgrade());
         let Some((queue, (schema, name))) = queue.zip(catalog::table_name(table)) else {
@@ -234,11 +241,17 @@ impl Definitions {
         });
         let owner = Relation::open(queue.table, LockMode::None).map(|relation| relation.owner());
         let owner = owner.unwrap_or(Oid::INVALID);
+        // A job decides in the same way. Otherwise the workers would hand the queue back and forth.
+        let needs_job_worker = || {
+            queue.runs_user_code() || {
+                let _role = user::act_restricted_as(owner);
+                Upkeep::of(&queue).is_none()
+            }
+        };
         let server = match queue.definition.unending {
             _ if is_copy => Server::Publisher,
             true => Server::Nobody,
-            false if self.is_slow(owner) => Server::JobWorker,
-            false if queue.runs_user_code() => Server::JobWorker,
+            false if self.is_slow(owner) || needs_job_worker() => Server::JobWorker,
             false => Server::DatabaseWorker,
         };
         let is_ill = healing::is_ill(&queue);

@@ -31,7 +31,7 @@ pub enum JobOutcome<T> {
 pub enum Unfit {
     /// The table is no longer a queue, or its owner is not the one that this job worker serves.
     Gone,
-    /// Changes of the table run code of its owner, which the database worker leaves to a job worker.
+    /// Changes of the table run code of its owner or need statements, which the database worker leaves to a job worker.
     RunsUserCode,
     /// The job takes too long for the database worker.
     Slow,

@@ -1,6 +1,7 @@
 //! The kinds of definitions whose queues are left to a job worker.
 
 use super::*;
+use std::time::{Duration, Instant};
 
 /// Returns true if the queue is left to a job worker, on a server without a free worker slot, and false if it is
 /// served.
@@ -140,5 +141,43 @@ fn what_users_define_and_what_may_be_costly_is_left_to_a_job_worker() {
         assert_eq!(is_left(&mut q), is_users, "{ddl}");
         q.sql("DROP TABLE {q}");
         q.abandon();
+    }
+}
+
+/// Waits until nothing has been committed in the database for two seconds. The worker looks at such a queue every five.
+fn wait_until_still(database: &Database) {
+    let mut watcher = connect();
+    let commits = "SELECT xact_commit FROM pg_stat_database WHERE datname = $1";
+    let (mut last, mut since) = (0i64, Instant::now());
+    wait_until("the database is still", || {
+        let now: i64 = scalar(&mut watcher, commits, &[&database.name]);
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+        since.elapsed() >= Duration::from_secs(2)
+    });
+}
+
+#[test]
+fn a_queue_that_needs_statements_stays_with_the_job_worker() {
+    let database = Database::new("stays");
+    let mut c = database.client();
+    let options = json!({"fields": {"ttr": "ttr"}, "features": {"delayed": true, "ttr": true}});
+    let columns = format!("{COLUMNS}, ttr interval(0)");
+    let mut q = Queue::make(&database.name, "stays", &columns, &options);
+    for mend in ["ALTER TABLE {q} ALTER ttr TYPE interval", "SELECT xqueue.upgrade('{q}')"] {
+        wait_until("a job worker serves it", || {
+            q.is_served(1);
+            !job_workers(&mut c).is_empty()
+        });
+        wait_until_still(&database);
+        q.sql(mend);
+        wait_until("the database worker serves it", || {
+            q.is_served(1);
+            job_workers(&mut c).is_empty()
+        });
+        if mend.starts_with("ALTER") {
+            q.lose_index("due");
+        }
     }
 }
