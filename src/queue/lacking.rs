@@ -1,13 +1,14 @@
 //! Finds what a queue's table has lost: columns, and objects made by `upgrade`.
 
-use crate::error::Error;
-use crate::queue::Queue;
+use crate::error::{Error, Result};
+use crate::queue::triggers::{self, Tracking};
+use crate::queue::{self, Queue};
 use crate::server::catalog;
 use crate::server::index;
 use crate::server::relation::{LockMode, Relation};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
-use xqueue_core::statement::Index;
+use xqueue_core::statement::{Index, TRACKING_TRIGGERS};
 
 impl Queue {
     /// Describes the missing objects for users. The caller holds a lock on the table. `is_copy`: the table is a
@@ -19,6 +20,20 @@ impl Queue {
             return Some(self.made_anew(what));
         }
         self.lost.get_or_init(|| self.find_lost()).clone()
+    }
+
+    /// Returns whether the table seems to be in the middle of a restore: its definition is restored, but not all of its
+    /// triggers exist. Disabled triggers exist. The caller holds a lock on the table.
+    pub fn awaits_triggers(&self) -> Result<bool> {
+        if self.tracking != Tracking::Nothing
+            || queue::read(self.table)?.is_none_or(|entry| entry.same_table)
+        {
+            return Ok(false);
+        }
+        let Some(relation) = Relation::open(self.table, LockMode::None) else { return Ok(false) };
+        let own = triggers::own(&relation);
+        let exists = |name: &&str| own.iter().any(|known| known.name == **name);
+        Ok(!TRACKING_TRIGGERS.iter().all(exists))
     }
 
     /// Returns which key or indexes are missing; None if all exist.
@@ -64,7 +79,7 @@ impl Queue {
 
 /// Returns the error for a queue whose table lacks one of its columns.
 pub(super) fn lost_column(table: Oid, column: &str) -> Error {
-    let name = crate::queue::display_name(table);
+    let name = queue::display_name(table);
     Error::new(
         PgSqlErrorCode::ERRCODE_UNDEFINED_COLUMN,
         format!("queue \"{name}\" has lost its column \"{column}\""),
@@ -77,7 +92,7 @@ pub(super) fn lost_column(table: Oid, column: &str) -> Error {
 
 /// Returns the error for a queue whose table lacks a column of its order, which `upgrade` cannot add.
 pub(super) fn lost_order(table: Oid, column: &str) -> Error {
-    let name = catalog::quote_literal(&crate::queue::display_name(table));
+    let name = catalog::quote_literal(&queue::display_name(table));
     lost_column(table, column).hint(format!(
         "SELECT xqueue.upgrade({name}, '{{\"fields\": {{\"order\": []}}}}'); orders the tasks by the key alone. \
          Other columns can be named in the list."

@@ -4,9 +4,10 @@
 //! The first rule that applies decides who serves a queue:
 //! 1. A subscriber's copy is not served, because its tasks belong to the publisher.
 //! 2. A queue whose code did not end is not served, see [`super::unending`].
-//! 3. After a queue took too long, all queues of its owner are served by the owner's job worker until a pause ends.
-//! 4. A queue whose changes run user code, or need statements, is served by its owner's job worker.
-//! 5. All other queues are served by the database worker.
+//! 3. A restored queue is not served before its triggers exist: they and foreign keys act on changes of tasks.
+//! 4. After a queue took too long, all queues of its owner are served by the owner's job worker until a pause ends.
+//! 5. A queue whose changes run user code, or need statements, is served by its owner's job worker.
+//! 6. All other queues are served by the database worker.
 
 use crate::error::OrRaise;
 use crate::parts::slot;
@@ -251,6 +252,7 @@ impl Definitions {
         let server = match queue.definition.unending {
             _ if is_copy => Server::Publisher,
             true => Server::Nobody,
+            false if queue.awaits_triggers().or_raise() => Server::Restore,
             false if self.is_slow(owner) || needs_job_worker() => Server::JobWorker,
             false => Server::DatabaseWorker,
         };

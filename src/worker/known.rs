@@ -43,6 +43,8 @@ pub enum Server {
     JobWorker,
     /// The table is a subscriber's copy, so its tasks belong to another server.
     Publisher,
+    /// The table is being restored. No process touches the tasks before its triggers exist.
+    Restore,
     /// Code of the owner did not end, so no process touches the tasks.
     Nobody,
 }
@@ -94,7 +96,7 @@ impl KnownQueue {
     /// Hands the queue to the process that serves it from now on, and has that process scan all of it.
     pub fn set_server(&mut self, owner: Oid, server: Server) {
         let is_new = (self.owner, self.server) != (owner, server);
-        let was_left = matches!(self.server, Server::Publisher | Server::Nobody);
+        let was_left = !matches!(self.server, Server::DatabaseWorker | Server::JobWorker);
         (self.owner, self.server) = (owner, server);
         let Some(mut slot) = slot::lock(self.maintenance.slot) else { return };
         let job_owner = if server == Server::JobWorker { owner.into() } else { 0 };
@@ -148,7 +150,7 @@ impl KnownQueue {
             match self.server {
                 Server::DatabaseWorker => self.maintenance.note_ended(*uuid),
                 Server::JobWorker => self.ask_for_sweep(),
-                Server::Publisher | Server::Nobody => {}
+                Server::Publisher | Server::Restore | Server::Nobody => {}
             }
         }
     }
@@ -157,7 +159,7 @@ impl KnownQueue {
     pub fn needed_at(&self, now: i64) -> i64 {
         match self.server {
             Server::DatabaseWorker | Server::JobWorker => self.maintenance.needed_at(now),
-            Server::Publisher | Server::Nobody => NEVER,
+            Server::Publisher | Server::Restore | Server::Nobody => NEVER,
         }
     }
 

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use xqueue_tests::*;
 
 /// Restores the output of pg_dump with these arguments, and returns the messages of psql.
-fn copy(from: &Database, to: &Database, arguments: &[&str]) -> String {
+pub fn copy(from: &Database, to: &Database, arguments: &[&str]) -> String {
     let bin = PathBuf::from(std::env::var("XQUEUE_PGBIN").expect("XQUEUE_PGBIN is set"));
     let dump = Command::new(bin.join("pg_dump"))
         .args(arguments)

@@ -16,6 +16,7 @@ mod lacking;
 mod names;
 mod order;
 mod owners;
+mod restored;
 mod switches;
 mod switches_at_random;
 mod tables;
