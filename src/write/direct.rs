@@ -84,7 +84,7 @@ pub fn take(
             true => way.direct.open_and_fire(&[Status::Taken], &assignments.columns(queue)),
             false => way.direct.open(&[Status::Taken]),
         }?;
-        let is_passing = is_passing(queue, &way.direct, passed);
+        let is_passing = is_passing(queue, passed);
         let mut attempts = Attempts {
             queue,
             direct: &way.direct,
@@ -118,13 +118,12 @@ pub fn take(
 }
 
 /// Returns whether a crash is allowed to lose the writes of a take: a crash ends the session, so the tasks are given
-/// back anyway. The number of attempts must survive, and so must anything that a check, a user's conversion to jsonb or
-/// a trigger writes. A trigger can count attempts too; a time that it sets, such as that of the change, means nothing
+/// back anyway. The number of attempts must survive, and so must anything that a user's conversion to jsonb or a trigger
+/// writes. A trigger can count attempts too; a time that it sets, such as that of the change, means nothing
 /// without the take.
-fn is_passing(queue: &Queue, direct: &Direct, passed: &Passed) -> bool {
+fn is_passing(queue: &Queue, passed: &Passed) -> bool {
     queue.column_of(Field::Attempts).is_none()
         && !session::outlives_connection()
-        && direct.heap.only_looks_at_rows()
         && passed.only_looks_at_rows()
         && transaction::has_only_taken()
 }

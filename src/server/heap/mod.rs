@@ -27,8 +27,6 @@ pub struct Heap {
     defaults: Option<Vec<Default>>,
     /// An insertion computes stored generated columns.
     computes_columns: bool,
-    /// No check calls a function with effects other than reading the row.
-    only_looks_at_rows: bool,
     /// The number of function changes when the expressions were read.
     changed_functions: u64,
     methods: Methods,
@@ -119,8 +117,8 @@ impl Heap {
             let checks = |is_so: unsafe fn(*mut pg_sys::Node) -> bool| {
                 scratch.run(|| expression::checks(description).all(|check| is_so(check)))
             };
-            let only_looks_at_rows = checks(|check| !pg_sys::contain_volatile_functions(check));
-            let has_plain_checks = checks(expression::is_of_the_server);
+            let has_plain_checks =
+                checks(expression::only_looks_at_row) && checks(expression::is_preparable);
             let state = pg_sys::CreateExecutorState();
             let before = pg_sys::MemoryContextSwitchTo((*state).es_query_cxt);
             let columns = pg_sys::CreateTupleDescCopy(description);
@@ -131,7 +129,6 @@ impl Heap {
                 indexes: Vec::with_capacity(indexes.len()),
                 defaults: None,
                 computes_columns: relation.columns().iter().any(|column| column.is_generated),
-                only_looks_at_rows,
                 changed_functions: callbacks::changed_functions(),
                 methods,
                 row: pg_sys::MakeTupleTableSlot(columns, &raw const pg_sys::TTSOpsVirtual),
@@ -183,11 +180,6 @@ impl Heap {
     /// Returns whether rows can be inserted.
     pub fn inserts(&self) -> bool {
         self.defaults.is_some()
-    }
-
-    /// Returns whether checks have no effects other than reading the row.
-    pub fn only_looks_at_rows(&self) -> bool {
-        self.only_looks_at_rows
     }
 
     /// Sets which indexes can refuse a row that enters them because of its values.

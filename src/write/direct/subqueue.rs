@@ -97,7 +97,7 @@ impl Look<'_, '_> {
             true => direct.open_and_fire(&[Status::Taken], &self.assignments.columns(queue)),
             false => direct.open(&[Status::Taken]),
         }?;
-        let is_passing = is_passing(queue, direct, passed);
+        let is_passing = is_passing(queue, passed);
         let mut first = Some(First::Missing);
         let mut row = None;
         let mut has_passed = false;

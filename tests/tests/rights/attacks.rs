@@ -52,6 +52,41 @@ fn an_owner_that_wants_more_than_he_has() {
     q.mend();
 }
 
+/// A function with the rights of a superuser raises an error in a check. A take passes over the task, and leaves none
+/// of these rights.
+#[test]
+fn a_check_that_fails_with_the_rights_of_another_role() {
+    let role = Role::create();
+    let mut q = Queue::with("priv", "id bigint PRIMARY KEY", &json!({}));
+    q.sql(&format!(
+        "CREATE TABLE {{q}}_log (id bigint);
+         CREATE FUNCTION {{q}}_vip(bigint) RETURNS int LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+             INSERT INTO {{q}}_log VALUES ($1);
+             IF $1 = 1 THEN RAISE 'not this one'; END IF;
+             RETURN 1; END $$;
+         ALTER TABLE {{q}} OWNER TO {};
+         SELECT xqueue.put('{{q}}', '[{{\"id\": 1}}, {{\"id\": 2}}]')",
+        role.name
+    ));
+    let mut c = role.client();
+    q.run(
+        &mut c,
+        "ALTER TABLE {q} ADD CONSTRAINT odd CHECK (ts_rewrite('a'::tsquery,
+             'SELECT ''a''::tsquery, ''b''::tsquery FROM {q}_vip(' || id || ')') IS NOT NULL) NOT VALID",
+    );
+    for take in
+        ["SELECT id FROM xqueue.take(NULL::{q})", "SELECT (xqueue.take('{q}')->>'id')::int8"]
+    {
+        let taken: i64 = scalar(&mut c, &take.replace("{q}", &q.name), &[]);
+        assert_eq!(taken, 2);
+        assert_eq!(scalar::<String>(&mut c, "SELECT current_user::text", &[]), role.name);
+        q.run(&mut c, "SELECT xqueue.release('{q}', 2)");
+    }
+    let logged = q.ask_one("SELECT to_jsonb(count(*)) FROM {q}_log WHERE id = 1");
+    assert_eq!(logged, 0, "the work of a check that fails is undone");
+    q.run(&mut c, "ALTER TABLE {q} DROP CONSTRAINT odd");
+}
+
 /// A role that can add code to a superuser's queue does not become superuser by that. Such roles have the right to
 /// create triggers or foreign keys, or own objects that the superuser's definition uses. A foreign key to the queue
 /// counts only if the worker deletes tasks.

@@ -108,6 +108,24 @@ fn a_take_writes_few_of_many_tasks_that_an_index_refuses() {
     drop_functions(&mut q);
 }
 
+/// The server cannot prepare such a check, and must not keep the half of its work.
+#[test]
+fn a_check_with_a_constant_part_that_fails() {
+    for (check, code) in [("id < 100000::smallint", "22003"), ("id > 9 OR 1 / 0 = 1", "22012")] {
+        let mut q = queue(SHAPES[0], "");
+        q.sql(&format!(
+            "INSERT INTO {{q}} (id, payload) VALUES (1, 'a'), (2, 'b');
+             ALTER TABLE {{q}} ADD CONSTRAINT odd CHECK ({check}) NOT VALID, ADD CONSTRAINT other CHECK (id > 0)"
+        ));
+        for _ in 0..3 {
+            q.fails("SELECT xqueue.take('{q}')", code, "");
+        }
+        q.sql("ALTER TABLE {q} DROP CONSTRAINT odd");
+        assert_eq!(q.takes(2), [1, 2]);
+        drop_functions(&mut q);
+    }
+}
+
 /// A take that has passed over its maximum of tasks leaves the sub-queues that it has not tried to later takes.
 #[test]
 fn a_take_that_gives_up_forgets_no_sub_queue() {
