@@ -13,7 +13,7 @@ use crate::{parts, sql_functions, transaction};
 use pgrx::PgSqlErrorCode;
 use xqueue_core::change::{CallKind, Counts, StateAndTube, event};
 use xqueue_core::field::Field;
-use xqueue_core::statement::TRIGGERS;
+use xqueue_core::statement::{ARRIVAL, FORMER_ARRIVAL, TRACKING_TRIGGERS};
 use xqueue_core::status::Status;
 
 sql_functions! {
@@ -30,7 +30,7 @@ fn row_changed_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     // The server does not check for interrupts between the rows of a statement's triggers.
     process::serve_interrupts();
     let firing = Firing::of(call, Timing::AfterRow)?;
-    if !is_counted(&firing) {
+    if !acts(&firing, &TRACKING_TRIGGERS) {
         return Ok(firing.unchanged());
     }
     let Some(queue) = queue::find(firing.table())? else { return Ok(firing.unchanged()) };
@@ -83,9 +83,10 @@ fn note_change(
 }
 
 /// Returns whether a trigger acts. Only those that `upgrade` makes do: a second trigger with a function of ours, made by
-/// whoever has the right TRIGGER, would count each change twice.
-fn is_counted(firing: &Firing) -> bool {
-    let is_own = |name: &str| TRIGGERS.contains(&name);
+/// whoever has the right TRIGGER, would count each change twice. `names`: those of our triggers with this function. A
+/// tracked queue has all of [`TRACKING_TRIGGERS`], so none of these names is free.
+fn acts(firing: &Firing, names: &[&str]) -> bool {
+    let is_own = |name: &str| names.contains(&name);
     shared_memory::is_available() && firing.name().to_str().is_ok_and(is_own)
 }
 
@@ -122,7 +123,7 @@ fn call_hook(hook: &str, row: &Tuple, event: &str, queue: &Queue) -> Result<()> 
 /// waiting; a task without an expiry gets the default one.
 fn row_arrives_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     let firing = Firing::of(call, Timing::BeforeInsertRow)?;
-    if !is_counted(&firing) {
+    if !acts(&firing, &[ARRIVAL, FORMER_ARRIVAL]) {
         return Ok(firing.unchanged());
     }
     let Some(queue) = queue::find(firing.table())? else { return Ok(firing.unchanged()) };
@@ -155,7 +156,7 @@ fn row_arrives_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
 /// Runs AFTER TRUNCATE.
 fn truncated_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     let firing = Firing::of(call, Timing::AfterTruncate)?;
-    if is_counted(&firing)
+    if acts(&firing, &TRACKING_TRIGGERS)
         && let Some(queue) = queue::find(firing.table())?
     {
         transaction::note(queue.slot, |delta| delta.replace(&Counts::default()));
