@@ -134,8 +134,8 @@ impl CheckPass {
     fn at_queue(queue: &Queue) -> Result<CheckPass> {
         let (lacking, advice) = structure(queue);
         let found = rows::look(queue)?;
-        let mut problems: Vec<String> =
-            stranded(&found).into_iter().chain(disowned(queue, &found)).collect();
+        let of_rows = [stateless(queue, &found), stranded(&found), disowned(queue, &found)];
+        let mut problems: Vec<String> = of_rows.into_iter().flatten().collect();
         // Sessions of a replicated queue belong to another server, and a standby counts nothing.
         let is_standby = xact::in_recovery();
         if !is_standby && !subscription::copies(queue.table) {
@@ -204,6 +204,14 @@ fn last_words(queue: &Queue, relation: &Relation) -> Vec<Lack> {
         ),
     };
     last.map(lack).collect()
+}
+
+/// Reports rows that no take and no counter sees. They were written while the queue's triggers were disabled.
+fn stateless(queue: &Queue, found: &Findings) -> Option<String> {
+    let (count, status) = (found.stateless, queue.sql.fields.get(&Field::Status)?);
+    (count > 0).then(|| {
+        format!("{count} rows have a {status} that stands for no state: UPDATE or DELETE them")
+    })
 }
 
 /// Reports waiting tasks that will never be promoted and zombies that will never be deleted.

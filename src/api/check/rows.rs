@@ -28,6 +28,8 @@ use xqueue_core::status::Status;
 pub struct Findings {
     /// Number of waiting tasks and zombies without an end time.
     pub stranded: i64,
+    /// Number of rows whose status stands for no state.
+    pub stateless: i64,
     /// Number of tasks with an owner that are not taken.
     pub disowned: i64,
     pub holders: Holders,
@@ -82,7 +84,10 @@ impl Judge<'_> {
 
     fn see(&mut self, row: &Tuple) {
         let queue = self.queue;
-        let Ok(place) = queue.place_of(row) else { return };
+        let Ok(place) = queue.place_of(row) else {
+            self.findings.stateless += 1;
+            return;
+        };
         if place.status != Status::Taken && queue.value_of(row, Field::Owner).is_some() {
             self.findings.disowned += 1;
         }
@@ -118,10 +123,8 @@ impl Judge<'_> {
     }
 
     fn see_timed(&mut self, row: &Tuple) {
-        if self.queue.column_of(Field::Runat).is_some() {
-            let has_end = self.queue.instant_of(row, Field::Runat).is_some();
-            self.findings.stranded += i64::from(!has_end);
-        }
+        let has_end = self.queue.instant_of(row, Field::Runat).is_some();
+        self.findings.stranded += i64::from(!has_end);
     }
 
     /// Returns the position if it lies before the mark of a group.

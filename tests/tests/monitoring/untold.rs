@@ -237,3 +237,22 @@ fn an_owner_of_a_task_that_is_not_taken() {
     }
     q.sql("UPDATE {q} SET owner = NULL");
 }
+
+/// A row in no state, written while the triggers were disabled, and waiting tasks of a queue without `runat`.
+#[test]
+fn rows_that_nothing_would_ever_handle() {
+    let mut q = Queue::with("untold", "id bigint PRIMARY KEY", &json!({}));
+    q.sql(
+        "ALTER TABLE {q} DISABLE TRIGGER xqueue_insert; INSERT INTO {q} (id, status) VALUES (1, 'X');
+         ALTER TABLE {q} ENABLE ALWAYS TRIGGER xqueue_insert; INSERT INTO {q} (id, status) VALUES (2, 'W'), (3, 'W')",
+    );
+    let (problems, _) = problems(&mut q);
+    for problem in [
+        "1 rows have a status that stands for no state",
+        "2 tasks that wait or are zombies have no time",
+    ] {
+        assert!(problems.iter().any(|told| told.starts_with(problem)), "{problems:?}");
+    }
+    q.sql("UPDATE {q} SET status = 'R'");
+    q.assert_tasks(&[("ready", 3)]);
+}
