@@ -25,6 +25,9 @@ pub fn follow(renamed: &RenamedLabel) -> Result<()> {
             column.is_some_and(|column| column.base == *kind)
         };
         let (has_states, has_tubes) = (is_of_enum(Field::Status), is_of_enum(Field::Tube));
+        if !has_states && !has_tubes {
+            continue;
+        }
         let options = &mut definition.options;
         let is_old = |status: &Status| has_states && options.label(*status) == *old;
         if let Some(status) = Status::ALL.into_iter().find(is_old) {

@@ -113,7 +113,8 @@ pub fn redefine(table: Oid, definition: &Definition) -> Result<()> {
     })
 }
 
-/// Returns the tables of queues that have columns of a type, or of a domain over it, in one order for all callers.
+/// Returns the tables of queues whose column for the status or the tube is of a type, or of a domain over it, in one
+/// order for all callers. The definitions are not locked: the caller checks the columns again under its lock.
 pub fn tables_with(kind: Oid) -> Result<Vec<Oid>> {
     if oid().is_none() {
         return Ok(vec![]);
@@ -126,7 +127,12 @@ pub fn tables_with(kind: Oid) -> Result<Vec<Oid>> {
              SELECT q.relation::pg_catalog.oid FROM xqueue.queue q WHERE EXISTS ( \
              SELECT FROM pg_catalog.pg_attribute a JOIN kind k \
              ON a.atttypid OPERATOR(pg_catalog.=) k.oid \
-             WHERE a.attrelid OPERATOR(pg_catalog.=) q.relation::pg_catalog.oid) ORDER BY 1",
+             CROSS JOIN (VALUES ('status'), ('tube')) AS f (field) \
+             WHERE a.attrelid OPERATOR(pg_catalog.=) q.relation::pg_catalog.oid \
+             AND (a.attname::pg_catalog.text OPERATOR(pg_catalog.=) \
+             pg_catalog.jsonb_extract_path_text(q.definition, 'fields', f.field, 'name') \
+             OR a.attnum::pg_catalog.text OPERATOR(pg_catalog.=) \
+             pg_catalog.jsonb_extract_path_text(q.definition, 'fields', f.field, 'number'))) ORDER BY 1",
             &[(types::OID, Some(Value::oid(kind)))],
         );
         (0..rows.len()).filter_map(|row| rows.value(row, 1).map(Value::to_oid)).collect()

@@ -142,7 +142,7 @@ fn a_rename_that_has_waited_for_a_drop_is_not_in_the_workers_way() {
         Queue::with("rename", "id bigserial PRIMARY KEY", &json!({"features": {"delayed": true}}));
     q.sql(
         "CREATE TYPE {q}_e AS ENUM ('a'); CREATE TABLE {q}_t (id int PRIMARY KEY, c {q}_e);
-         SELECT xqueue.upgrade('{q}_t')",
+         SELECT xqueue.upgrade('{q}_t', '{\"fields\": {\"tube\": \"c\"}, \"features\": {\"tube\": true}}')",
     );
     q.sql("BEGIN; DROP TABLE {q}_t");
     let mut renaming = q.client();
@@ -162,6 +162,18 @@ fn a_rename_that_has_waited_for_a_drop_is_not_in_the_workers_way() {
     q.wait_for("ready", 1);
     renamed.run("ROLLBACK");
     q.sql("DROP TYPE {q}_e");
+}
+
+/// Only queues whose definition can name the label are locked: any role can give its table a column of the type.
+#[test]
+fn a_rename_does_not_wait_for_a_queue_that_only_has_a_column_of_the_type() {
+    let mut q = Queue::new("rename");
+    q.sql("CREATE TYPE {q}_e AS ENUM ('a'); ALTER TABLE {q} ADD c {q}_e");
+    let mut holder = q.client();
+    q.run(&mut holder, "BEGIN; LOCK TABLE {q}");
+    q.sql("SET lock_timeout = '5s'; ALTER TYPE {q}_e RENAME VALUE 'a' TO 'b'; RESET lock_timeout");
+    holder.run("ROLLBACK");
+    q.sql("DROP TYPE {q}_e CASCADE");
 }
 
 /// Other writers to the table: none, one that rules the direct path out, one that rules it out for puts.
