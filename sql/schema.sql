@@ -34,7 +34,7 @@ BEGIN
     IF creator IS NOT NULL THEN
         RAISE EXCEPTION 'schema xqueue lets % create objects', creator
             USING ERRCODE = 'insufficient_privilege',
-                  HINT = pg_catalog.format('REVOKE CREATE ON SCHEMA xqueue FROM %s; leaves the schema to superusers.', creator);
+                  HINT = pg_catalog.format('CREATE SCHEMA IF NOT EXISTS xqueue; REVOKE CREATE ON SCHEMA xqueue FROM %s; leaves the schema to superusers.', creator);
     END IF;
     IF planted IS NOT NULL THEN
         RAISE EXCEPTION 'schema xqueue is not empty: it has %', planted
@@ -49,10 +49,9 @@ $$;
 -- Every role can name the functions, because queues' owners create triggers and indexes, and takes call the hash.
 CREATE SCHEMA xqueue_internal;
 COMMENT ON SCHEMA xqueue_internal IS 'Functions of the extension xqueue that users do not call: triggers, the hash of sub-queues, and the functions behind the views.';
-GRANT USAGE ON SCHEMA xqueue_internal TO PUBLIC;
 
 -- The registry of queues. Only the extension's functions write it, after checking that the caller owns the table.
--- Every role can read it.
+-- Every role can read it. The privileges are at the end of views.sql.
 
 CREATE TABLE xqueue.queue (
     relation regclass PRIMARY KEY,
@@ -83,9 +82,6 @@ COMMENT ON TRIGGER queue_arrives ON xqueue.queue IS 'Skips a restored row if its
 
 SELECT pg_catalog.pg_extension_config_dump('xqueue.queue', '');
 
-GRANT USAGE ON SCHEMA xqueue TO PUBLIC;
-GRANT SELECT ON xqueue.queue TO PUBLIC;
-
 -- Identified sessions own tasks and outlive their connections. Only identify() and the worker write this table;
 -- the view xqueue.sessions shows it.
 
@@ -112,7 +108,6 @@ COMMENT ON COLUMN xqueue.session.lease IS 'When the session ends if no connectio
 
 CREATE TABLE xqueue.secret (key uuid NOT NULL);
 INSERT INTO xqueue.secret VALUES (pg_catalog.gen_random_uuid());
-REVOKE ALL ON xqueue.secret FROM PUBLIC;
 ALTER TABLE xqueue.secret ENABLE ROW LEVEL SECURITY;
 
 COMMENT ON TABLE xqueue.secret IS 'Secret key of the hash that identifies sub-queues. Never change it: the indexes of queues with feature utube contain the hash.';

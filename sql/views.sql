@@ -211,5 +211,32 @@ COMMENT ON COLUMN xqueue.settings.unit IS 'Unit of the value, if it has one.';
 COMMENT ON COLUMN xqueue.settings.description IS 'Short description.';
 COMMENT ON COLUMN xqueue.settings.context IS 'When a change takes effect, as in pg_settings.';
 
-GRANT SELECT ON xqueue.queues, xqueue.latency, xqueue.metric, xqueue.definitions, xqueue.taken, xqueue.tasks_in_flight, xqueue.calls, xqueue.workers, xqueue.consumers, xqueue.producers, xqueue.sessions, xqueue.settings TO PUBLIC;
+-- Default privileges of the role that creates the extension do not apply to its objects. A role that could write the
+-- registry would choose functions that superusers call.
+DO $$
+DECLARE
+    statement text;
+BEGIN
+    FOR statement IN
+        SELECT DISTINCT pg_catalog.format('REVOKE ALL ON %s FROM %s', o.object,
+                                          coalesce(pg_catalog.quote_ident(r.rolname), 'PUBLIC'))
+        FROM (
+            SELECT pg_catalog.format('TABLE xqueue.%I', c.relname), c.relowner, c.relacl FROM pg_catalog.pg_class c
+            JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+            WHERE n.nspname OPERATOR(pg_catalog.=) 'xqueue'
+            UNION ALL
+            SELECT 'SCHEMA xqueue_internal', n.nspowner, n.nspacl FROM pg_catalog.pg_namespace n
+            WHERE n.nspname OPERATOR(pg_catalog.=) 'xqueue_internal'
+        ) AS o (object, owner, acl)
+        CROSS JOIN LATERAL pg_catalog.aclexplode(o.acl) a
+        LEFT JOIN pg_catalog.pg_roles r ON r.oid OPERATOR(pg_catalog.=) a.grantee
+        WHERE a.grantee OPERATOR(pg_catalog.<>) o.owner
+    LOOP
+        EXECUTE statement;
+    END LOOP;
+END
+$$;
+
+GRANT USAGE ON SCHEMA xqueue, xqueue_internal TO PUBLIC;
+GRANT SELECT ON xqueue.queue, xqueue.queues, xqueue.latency, xqueue.metric, xqueue.definitions, xqueue.taken, xqueue.tasks_in_flight, xqueue.calls, xqueue.workers, xqueue.consumers, xqueue.producers, xqueue.sessions, xqueue.settings TO PUBLIC;
 

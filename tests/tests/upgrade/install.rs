@@ -1,6 +1,6 @@
 //! CREATE EXTENSION checks its database and its schema.
 
-use xqueue_tests::{Database, Role, Run, expect_error};
+use xqueue_tests::{Database, Role, Run, expect_error, scalar};
 
 /// Names and values are passed as UTF-8.
 #[test]
@@ -78,6 +78,39 @@ fn a_schema_that_other_roles_create_in_is_refused() {
         admin.run(&format!("{revoke} CREATE EXTENSION xqueue"));
         admin.run("DROP EXTENSION xqueue; DROP SCHEMA xqueue");
     }
+}
+
+/// A role that could write the registry would choose functions that superusers call.
+#[test]
+fn default_privileges_do_not_apply_to_its_objects() {
+    let role = Role::create();
+    let database = Database::empty("defaults");
+    let (mut admin, name) = (database.client(), &role.name);
+    admin.run(&format!(
+        "ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO {name} WITH GRANT OPTION;
+         ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO PUBLIC;
+         ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO {name}"
+    ));
+    let said = format!("schema xqueue lets {name} create objects");
+    let error = expect_error(&mut admin, "CREATE EXTENSION xqueue", "42501", &said);
+    let (revoke, _) = error.hint().and_then(|hint| hint.split_once(" leaves")).expect("statements");
+    admin.run(&format!("{revoke} CREATE EXTENSION xqueue"));
+    let too_much = "SELECT count(*) FROM pg_class c, aclexplode(c.relacl) a \
+                    WHERE c.relnamespace = 'xqueue'::regnamespace AND a.grantee <> c.relowner \
+                    AND (a.grantee <> 0 OR a.privilege_type <> 'SELECT')";
+    assert_eq!(scalar::<i64>(&mut admin, too_much, &[]), 0);
+    let mut c = role.client_in(&database.name);
+    for (refused, of) in [
+        ("UPDATE xqueue.queue SET definition = '{}'", "table queue"),
+        ("TABLE xqueue.session", "table session"),
+        ("TABLE xqueue.secret", "table secret"),
+        ("TRUNCATE xqueue.secret", "table secret"),
+        ("CREATE TABLE xqueue.t ()", "schema xqueue"),
+        ("CREATE TABLE xqueue_internal.t ()", "schema xqueue_internal"),
+    ] {
+        expect_error(&mut c, refused, "42501", &format!("permission denied for {of}"));
+    }
+    c.run("TABLE xqueue.queue; TABLE xqueue.queues; TABLE xqueue.sessions");
 }
 
 /// A view could use an operator in place of the server's, and a call such as xqueue.stats('jobs') can mean a type.
