@@ -52,7 +52,7 @@ pub use plans::{Arguments, Statement};
 pub use start::Start;
 pub use status::StatusColumn;
 pub use store::{
-    Entry, count_of, delete, is_own_table, lock_definition, oid, pause, read, redefine,
+    Entry, count_of, delete, is_own_table, lock_definition, pause, read, redefine,
     require_registry, resume, tables, tables_with, try_lock, write,
 };
 pub use table_names::table_names;
