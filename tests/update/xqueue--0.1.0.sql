@@ -36,7 +36,7 @@ BEGIN
     IF creator IS NOT NULL THEN
         RAISE EXCEPTION 'schema xqueue lets % create objects', creator
             USING ERRCODE = 'insufficient_privilege',
-                  HINT = pg_catalog.format('REVOKE CREATE ON SCHEMA xqueue FROM %s; leaves the schema to superusers.', creator);
+                  HINT = pg_catalog.format('CREATE SCHEMA IF NOT EXISTS xqueue; REVOKE CREATE ON SCHEMA xqueue FROM %s; leaves the schema to superusers.', creator);
     END IF;
     IF planted IS NOT NULL THEN
         RAISE EXCEPTION 'schema xqueue is not empty: it has %', planted
@@ -51,10 +51,9 @@ $$;
 -- Every role can name the functions, because queues' owners create triggers and indexes, and takes call the hash.
 CREATE SCHEMA xqueue_internal;
 COMMENT ON SCHEMA xqueue_internal IS 'Functions of the extension xqueue that users do not call: triggers, the hash of sub-queues, and the functions behind the views.';
-GRANT USAGE ON SCHEMA xqueue_internal TO PUBLIC;
 
 -- The registry of queues. Only the extension's functions write it, after checking that the caller owns the table.
--- Every role can read it.
+-- Every role can read it. The privileges are at the end of views.sql.
 
 CREATE TABLE xqueue.queue (
     relation regclass PRIMARY KEY,
@@ -85,9 +84,6 @@ COMMENT ON TRIGGER queue_arrives ON xqueue.queue IS 'Skips a restored row if its
 
 SELECT pg_catalog.pg_extension_config_dump('xqueue.queue', '');
 
-GRANT USAGE ON SCHEMA xqueue TO PUBLIC;
-GRANT SELECT ON xqueue.queue TO PUBLIC;
-
 -- Identified sessions own tasks and outlive their connections. Only identify() and the worker write this table;
 -- the view xqueue.sessions shows it.
 
@@ -114,7 +110,6 @@ COMMENT ON COLUMN xqueue.session.lease IS 'When the session ends if no connectio
 
 CREATE TABLE xqueue.secret (key uuid NOT NULL);
 INSERT INTO xqueue.secret VALUES (pg_catalog.gen_random_uuid());
-REVOKE ALL ON xqueue.secret FROM PUBLIC;
 ALTER TABLE xqueue.secret ENABLE ROW LEVEL SECURITY;
 
 COMMENT ON TABLE xqueue.secret IS 'Secret key of the hash that identifies sub-queues. Never change it: the indexes of queues with feature utube contain the hash.';
@@ -759,6 +754,33 @@ COMMENT ON COLUMN xqueue.settings.unit IS 'Unit of the value, if it has one.';
 COMMENT ON COLUMN xqueue.settings.description IS 'Short description.';
 COMMENT ON COLUMN xqueue.settings.context IS 'When a change takes effect, as in pg_settings.';
 
-GRANT SELECT ON xqueue.queues, xqueue.latency, xqueue.metric, xqueue.definitions, xqueue.taken, xqueue.tasks_in_flight, xqueue.calls, xqueue.workers, xqueue.consumers, xqueue.producers, xqueue.sessions, xqueue.settings TO PUBLIC;
+-- Default privileges of the role that creates the extension do not apply to its objects. A role that could write the
+-- registry would choose functions that superusers call.
+DO $$
+DECLARE
+    statement text;
+BEGIN
+    FOR statement IN
+        SELECT DISTINCT pg_catalog.format('REVOKE ALL ON %s FROM %s', o.object,
+                                          coalesce(pg_catalog.quote_ident(r.rolname), 'PUBLIC'))
+        FROM (
+            SELECT pg_catalog.format('TABLE xqueue.%I', c.relname), c.relowner, c.relacl FROM pg_catalog.pg_class c
+            JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+            WHERE n.nspname OPERATOR(pg_catalog.=) 'xqueue'
+            UNION ALL
+            SELECT 'SCHEMA xqueue_internal', n.nspowner, n.nspacl FROM pg_catalog.pg_namespace n
+            WHERE n.nspname OPERATOR(pg_catalog.=) 'xqueue_internal'
+        ) AS o (object, owner, acl)
+        CROSS JOIN LATERAL pg_catalog.aclexplode(o.acl) a
+        LEFT JOIN pg_catalog.pg_roles r ON r.oid OPERATOR(pg_catalog.=) a.grantee
+        WHERE a.grantee OPERATOR(pg_catalog.<>) o.owner
+    LOOP
+        EXECUTE statement;
+    END LOOP;
+END
+$$;
+
+GRANT USAGE ON SCHEMA xqueue, xqueue_internal TO PUBLIC;
+GRANT SELECT ON xqueue.queue, xqueue.queues, xqueue.latency, xqueue.metric, xqueue.definitions, xqueue.taken, xqueue.tasks_in_flight, xqueue.calls, xqueue.workers, xqueue.consumers, xqueue.producers, xqueue.sessions, xqueue.settings TO PUBLIC;
 
 
