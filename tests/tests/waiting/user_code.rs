@@ -23,7 +23,7 @@ fn with_labels(columns: &str, options: &Value) -> Queue {
 fn the_check_of_a_tube() {
     let mut q = with_labels(
         "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tube {q}_label, payload jsonb",
-        &json!({"features": {"tube": true}}),
+        &json!({"fields": {"tube": "tube"}, "features": {"tube": true}}),
     );
     let next = format!("CALL xqueue.next('{}', '30s', 'a', NULL)", q.name);
     let waiter = Waiter::waiting(&mut q, &next);

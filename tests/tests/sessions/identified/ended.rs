@@ -114,7 +114,7 @@ fn a_session_whose_grace_another_connection_ends() {
     c.run(&format!("BEGIN; {local}"));
     assert_eq!(take_all(&mut c, &q.name).len(), 1);
     other.run(&format!("SELECT xqueue.identify('{session}', grace => '0', local => true)"));
-    ends_last(&mut q, later, 1);
+    ends_last(&mut q, later, 2);
     assert!(shown(&mut q.admin, &session).is_some(), "the transaction keeps it");
     c.run("COMMIT");
     q.wait_for("ready", 2);
