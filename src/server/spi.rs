@@ -48,7 +48,7 @@ impl Spi {
         unsafe { pg_sys::SPI_rollback() }
     }
 
-    /// Makes sure that user code finds a snapshot: the end of a transaction leaves a procedure without one, and a
+    /// Makes sure that user code finds a snapshot. The end of a transaction leaves a procedure without one, and then a
     /// function in SQL that only reads would crash the server. The next end of a transaction drops the snapshot again.
     /// Called outside of subtransactions, by a procedure.
     pub fn ensure_snapshot(&self) {

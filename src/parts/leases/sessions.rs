@@ -72,7 +72,7 @@ struct Attached {
     live: bool,
     /// The session can outlive the connection: it is in the table `xqueue.session`.
     identified: bool,
-    /// The worker waits until the connection has left: the session's lease is over.
+    /// The worker waits until the connection has left: the session's lease has expired.
     is_awaited: bool,
     uuid: Uuid,
     /// Role that the connection's own session belongs to, or the role that joined another session.
@@ -98,8 +98,8 @@ pub fn attach(part: Part, uuid: Uuid, role: u32, identified: bool) {
     }
 }
 
-/// Leaves a session. Only with `renews`, or if the worker awaits it, the worker checks the lease of a session that was
-/// joined until the end of the transaction, or that was not joined after all. `queues`: the queues in which the own
+/// Leaves a session. If it was joined until the end of the transaction, or not joined after all, the worker checks its
+/// lease only with `renews`, or if the worker awaits the end. `queues`: the queues in which the own
 /// session can hold tasks, if they are known.
 pub fn detach(part: Part, renews: bool, queues: Option<&[SlotId]>) {
     let mut directory = directory();

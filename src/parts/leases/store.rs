@@ -73,7 +73,7 @@ fn is_living(uuid: Uuid, known: &Known) -> bool {
     known.lease > time::now() || sessions::is_attended(uuid)
 }
 
-/// Repeats an attempt until it has a result; returns None if the time is over.
+/// Repeats an attempt until it has a result; returns None after the time limit.
 fn patiently<T>(limit: Duration, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     let begun = Instant::now();
     loop {

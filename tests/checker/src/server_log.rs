@@ -63,7 +63,7 @@ fn is_expected(line: &str) -> bool {
             WARNINGS.contains(&state) || is_tried_again || is_harmless
         }
         ("ERROR", _) => ERRORS.contains(&state),
-        // A server starts anew while processes of the killed postmaster still end. It is started again.
+        // Processes of the killed postmaster still end when the server is started. It is started again.
         ("FATAL", text) if text.contains("pre-existing shared memory block") => true,
         ("FATAL", _) => ENDS.contains(&state),
         ("PANIC", _) => state == "53100",

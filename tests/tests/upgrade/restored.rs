@@ -31,7 +31,7 @@ fn no_task_ends_before_the_triggers_are_restored() {
     wait_until("all is well", || scalar::<String>(&mut new, error, &[]).is_empty());
 }
 
-/// Triggers that the owner drops are no restore: the queue is served, as before.
+/// A queue whose owner drops triggers is not being restored, so it is served.
 #[test]
 fn a_queue_without_triggers_is_served() {
     let database = Database::new("restored");

@@ -312,7 +312,7 @@ fn a_trigger_that_takes_another_task_of_the_sub_queue() {
     q.assert_tasks(&[("ready", 3)]);
 }
 
-/// The same holds for a conversion to jsonb that takes a task.
+/// A conversion to jsonb that takes another task of the sub-queue does not break this rule either.
 #[test]
 fn a_cast_that_takes_another_task_of_the_sub_queue() {
     let mut q = queue(&json!({"utube": true}));

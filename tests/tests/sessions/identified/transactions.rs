@@ -108,7 +108,7 @@ fn opened_for_one_transaction_again_after_a_savepoint() {
     assert_eq!(ack(&mut c, &q.name, id).len(), 1);
 }
 
-/// Begins a transaction in a session with this grace period, and waits until the session's lease is over.
+/// Begins a transaction in a session with this grace period, and waits until the session's lease has expired.
 fn begin_beyond_the_lease(c: &mut Client, grace: &str) -> String {
     let open = format!("SELECT xqueue.identify(grace => '{grace}', local => true)::text");
     let session = loop {
