@@ -14,7 +14,7 @@ pub enum Protocol {
     Udp,
 }
 
-/// Each queue reserves 37 kB: shared memory cannot grow.
+/// Each queue reserves 39 kB: shared memory cannot grow.
 static MAX_QUEUES: GucSetting<i32> = GucSetting::<i32>::new(1024);
 /// Each sub-queue that has a task to take or is busy needs an entry, and each entry reserves about 120 bytes. Further
 /// sub-queues are found in the table.
