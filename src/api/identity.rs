@@ -331,8 +331,8 @@ fn keep(uuid: Uuid, role: Oid, grace: Grace) -> Result<()> {
 fn warn_of_locked(uuid: Uuid) {
     let message = format!("the grace period of session {} is unchanged", types::uuid_text(uuid));
     Error::new(PgSqlErrorCode::ERRCODE_WARNING, message)
-        .detail("Another transaction has changed the session and is still open.")
-        .hint("Call xqueue.identify() with this grace again when that transaction has ended.")
+        .detail("Another transaction has changed it and is still open, or it is newer than the snapshot.")
+        .hint("Call xqueue.identify() with this grace again in a later transaction.")
         .warn();
 }
 

@@ -87,8 +87,11 @@ impl Queue {
         }
         // The following call can re-enter this function.
         drop(known);
-        let direct = Direct::of(self).map(Rc::new);
-        // The next call examines a change that arrives in the meantime.
+        let mut direct = Direct::of(self).map(Rc::new);
+        // A function has changed in the meantime. The next call examines a change that arrives now.
+        if is_stale(&direct) {
+            direct = Direct::of(self).map(Rc::new);
+        }
         if is_stale(&direct) {
             return None;
         }

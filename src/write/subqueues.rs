@@ -117,7 +117,7 @@ impl Take<'_> {
         // Sub-queues whose first task is not available at present return to the ring.
         let mut vain = Vec::new();
         let mut search = Search { looks: subqueues::waiting(slot), ..Search::default() };
-        while taken < count {
+        while taken < count && !self.passed.is_exhausted() {
             let spare = if search.looks == 0 { search.spare.pop() } else { None };
             if search.looks == 0 && spare.is_none() {
                 self.find_subqueues(spi, &mut search, vain.len() as u32);
@@ -163,7 +163,7 @@ impl Take<'_> {
         let slot = self.queue.slot;
         let mut taken = 0;
         for (subqueue, change) in transaction::pending_subqueues(slot).iter() {
-            if taken == count {
+            if taken == count || self.passed.is_exhausted() {
                 break;
             }
             if change.is_left() {

@@ -61,6 +61,10 @@ pub fn living(uuid: Uuid) -> Option<Known> {
 /// Returns the session with this identifier if it has not ended. If a connection has just left it after its lease,
 /// waits until the worker has begun its grace period.
 pub fn await_living(uuid: Uuid) -> Option<Known> {
+    // No worker runs on a standby.
+    if xact::in_recovery() {
+        return living(uuid);
+    }
     let settled = || match find(uuid) {
         Some(known) if !is_living(uuid, &known) => None,
         settled => Some(settled),

@@ -98,6 +98,7 @@ impl Look<'_, '_> {
             false => direct.open(&[Status::Taken]),
         }?;
         let is_passing = is_passing(queue, passed);
+        let taken = self.taken();
         let mut first = Some(First::Missing);
         let mut row = None;
         let mut has_passed = false;
@@ -129,7 +130,7 @@ impl Look<'_, '_> {
                 _ if level > limit => Some(First::Later(level)),
                 _ if !fires && queue.fires_again(found) => None,
                 None => None,
-                Some(changes) => match self.attempt(found, &changes, passed, fires) {
+                Some(changes) => match self.attempt(found, &changes, passed, fires, taken) {
                     Tried::Taken(task) => {
                         row = Some(task);
                         None
@@ -138,7 +139,8 @@ impl Look<'_, '_> {
                     Tried::Impossible => None,
                     Tried::Refused => {
                         has_passed = true;
-                        return ScanStep::GoesOn;
+                        let goes_on = self.taken() == taken;
+                        return if goes_on { ScanStep::GoesOn } else { ScanStep::Ends };
                     }
                 },
             };
@@ -158,8 +160,8 @@ impl Look<'_, '_> {
         Some((vec![row], First::Taken((!has_passed).then_some(next_level))))
     }
 
-    /// Returns how many tasks of the sub-queue the transaction has taken, less those that it has settled. A trigger or a
-    /// cast can take one under this claim.
+    /// Returns how many tasks of the sub-queue the transaction has taken, less those that it has settled. A trigger or
+    /// a cast can take one under this claim.
     fn taken(&self) -> i32 {
         transaction::pending_subqueue(self.queue.slot, self.subqueue).taken
     }
@@ -172,11 +174,11 @@ impl Look<'_, '_> {
         changes: &Values,
         passed: &mut Passed,
         fires: bool,
+        taken: i32,
     ) -> Tried {
         let queue = self.queue;
         if fires {
             let place = StateAndTube { status: Status::Taken, tube: queue.tube_of(found) };
-            let taken = self.taken();
             let is_there = |row: &Open| {
                 queue.place_of(row).is_ok_and(|written| written == place) && self.taken() == taken
             };
@@ -191,15 +193,12 @@ impl Look<'_, '_> {
             };
         }
         let locks_first = !passed.only_looks_at_rows();
-        let taken = locks_first.then(|| self.taken());
         let mut delivered = None;
         let see = |task: Value<'static>| {
             delivered = Some(passed.converted(task)?);
-            match taken {
-                Some(taken) if self.taken() != taken => {
-                    Err(unchanged::failure(&queue.key_text_of(found)).into())
-                }
-                _ => Ok(()),
+            match locks_first && self.taken() != taken {
+                true => Err(unchanged::failure(&queue.key_text_of(found)).into()),
+                false => Ok(()),
             }
         };
         match found.update_unless_refused(changes, locks_first, see) {

@@ -36,7 +36,7 @@ impl Take<'_> {
         // Sub-queues that stay claimed do not return to the ring.
         let mut kept = Vec::new();
         let mut taken = 0;
-        while taken < count {
+        while taken < count && !self.passed.is_exhausted() {
             let own_level = own.last().map(|(level, _)| *level);
             if let Some((_, subqueue)) = own.pop_if(|(level, _)| is_first(slot, *level)) {
                 taken += self.take_from_own_subqueue(spi, subqueue, see)?;

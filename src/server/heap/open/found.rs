@@ -160,11 +160,17 @@ impl FoundRow<'_> {
                         let row = fill();
                         (row, open.may_be_refused(row))
                     };
+                    let is_first = (*open.checks()).is_null();
                     // A check that fails within a composite value leaves a reference to its type.
                     let filled = match open.relation.check_count() > 0 {
-                        true => xact::unless_of_task_holding(filled)?,
-                        false => xact::unless_of_task(filled)?,
+                        true => xact::unless_of_task_holding(filled),
+                        false => xact::unless_of_task(filled),
                     };
+                    if is_first && filled.is_err() {
+                        // The server has possibly prepared only a part of them.
+                        *open.checks() = null_mut();
+                    }
+                    let filled = filled?;
                     see(pg_guard_ffi_boundary(|| open.record(filled.0)))?;
                     filled
                 }
