@@ -42,7 +42,7 @@ pub unsafe fn only_looks_at_row(expression: *mut pg_sys::Node) -> bool {
 }
 
 /// Returns whether the server can prepare an expression that only looks at the row. An error in a constant part, such as
-/// a division by zero, would leave the table's kept checks incomplete.
+/// a division by zero, would return with each row, and leave memory behind each time.
 ///
 /// # Safety
 /// `expression` is a valid expression of the caller's own.

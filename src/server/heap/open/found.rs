@@ -149,8 +149,8 @@ impl FoundRow<'_> {
         see: &mut Option<See<E>>,
     ) -> Result<bool, E> {
         let (open, values) = (self.open, self.values_with(changes));
-        // SAFETY: see `insert`; the old row stays pinned while the new one refers to its values. Checks only
-        // look at the row, index predicates are immutable, and both fail before anything is written.
+        // SAFETY: see `insert`; the old row stays pinned while the new one refers to its values. Checks only look at the
+        // row, index predicates are immutable, and both fail before anything is written.
         unsafe {
             let fill = || pg_guard_ffi_boundary(|| open.write(&values));
             let (row, may_be_refused) = match see {
