@@ -98,7 +98,8 @@ impl Look<'_, '_> {
             false => direct.open(&[Status::Taken]),
         }?;
         let is_passing = is_passing(queue, passed);
-        let taken = self.taken();
+        // Only triggers and casts can take another task meanwhile.
+        let taken = (fires || !passed.only_looks_at_rows()).then(|| self.taken());
         let mut first = Some(First::Missing);
         let mut row = None;
         let mut has_passed = false;
@@ -139,8 +140,11 @@ impl Look<'_, '_> {
                     Tried::Impossible => None,
                     Tried::Refused => {
                         has_passed = true;
-                        let goes_on = self.taken() == taken;
-                        return if goes_on { ScanStep::GoesOn } else { ScanStep::Ends };
+                        return if self.has_still(taken) {
+                            ScanStep::GoesOn
+                        } else {
+                            ScanStep::Ends
+                        };
                     }
                 },
             };
@@ -166,6 +170,10 @@ impl Look<'_, '_> {
         transaction::pending_subqueue(self.queue.slot, self.subqueue).taken
     }
 
+    fn has_still(&self, taken: Option<i32>) -> bool {
+        taken.is_none_or(|taken| taken == self.taken())
+    }
+
     /// Takes a task that was found. Its triggers can change any column but the state and the tube: the sub-queue is
     /// claimed, another one is not.
     fn attempt(
@@ -174,13 +182,13 @@ impl Look<'_, '_> {
         changes: &Values,
         passed: &mut Passed,
         fires: bool,
-        taken: i32,
+        taken: Option<i32>,
     ) -> Tried {
         let queue = self.queue;
         if fires {
             let place = StateAndTube { status: Status::Taken, tube: queue.tube_of(found) };
             let is_there = |row: &Open| {
-                queue.place_of(row).is_ok_and(|written| written == place) && self.taken() == taken
+                queue.place_of(row).is_ok_and(|written| written == place) && self.has_still(taken)
             };
             return match found.update_and_fire(changes, is_there) {
                 FiredRow::Written(task) => {
@@ -196,9 +204,9 @@ impl Look<'_, '_> {
         let mut delivered = None;
         let see = |task: Value<'static>| {
             delivered = Some(passed.converted(task)?);
-            match locks_first && self.taken() != taken {
-                true => Err(unchanged::failure(&queue.key_text_of(found)).into()),
-                false => Ok(()),
+            match self.has_still(taken) {
+                true => Ok(()),
+                false => Err(unchanged::failure(&queue.key_text_of(found)).into()),
             }
         };
         match found.update_unless_refused(changes, locks_first, see) {
