@@ -116,8 +116,8 @@ fn a_task_that_was_changed_by_hand_is_in_its_place() {
     q.sql("UPDATE {q} SET payload = '1' WHERE id = 20");
     q.sql("UPDATE {q} SET payload = to_jsonb(repeat('x', 7900)) WHERE id = 30");
     q.sql("UPDATE {q} SET id = 45 WHERE id = 50");
-    q.sql("UPDATE {q} SET status = 'T' WHERE id = 40");
-    q.sql("UPDATE {q} SET status = 'R' WHERE id = 40");
+    q.sql("UPDATE {q} SET status = 'T', owner = xqueue.identify() WHERE id = 40");
+    q.sql("UPDATE {q} SET status = 'R', owner = NULL WHERE id = 40");
     finds(&mut q, &[20, 30, 40, 45, 60]);
 }
 

@@ -51,7 +51,7 @@ fn a_row_that_is_taken_and_changed_again_is_no_second_one() {
         "BEGIN; UPDATE {q} SET status = 'T', owner = xqueue.identify() WHERE id = 3;
          UPDATE {q} SET payload = '{}' WHERE id = 3;
          UPDATE {q} SET status = 'R', owner = NULL WHERE id = 3;
-         UPDATE {q} SET status = 'T' WHERE id = 4; COMMIT",
+         UPDATE {q} SET status = 'T', owner = xqueue.identify() WHERE id = 4; COMMIT",
     );
     assert!(q.takes(9).is_empty());
     q.sql("SET CONSTRAINTS ALL IMMEDIATE; DELETE FROM {q} WHERE id = 4");
@@ -155,9 +155,9 @@ fn a_row_that_a_trigger_changes_again_is_no_second_one() {
     );
     for id in [3, 4] {
         q.sql("VACUUM {q}");
-        q.sql(&format!("UPDATE {{q}} SET status = 'T' WHERE id = {id}"));
+        q.sql(&format!("UPDATE {{q}} SET status = 'T', owner = xqueue.identify() WHERE id = {id}"));
         q.sql("UPDATE {q} SET tube = 'b' WHERE status = 'T'");
-        q.sql("UPDATE {q} SET status = 'R' WHERE status = 'T'");
+        q.sql("UPDATE {q} SET status = 'R', owner = NULL WHERE status = 'T'");
     }
     q.sql("DROP TRIGGER again ON {q}; DROP FUNCTION {q}_again()");
     assert_eq!(q.takes(9).len(), 2, "of two sub-queues");
