@@ -58,7 +58,7 @@ pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// A measurement: its name on the command line, and its function.
 type Case = (&'static str, fn(&Effort, &mut Peers) -> Result<Section>);
 
-pub const CASES: [Case; 31] = [
+pub const CASES: [Case; 32] = [
     ("killed", |effort, _| killed::measure(effort)),
     ("wake", wake::measure),
     ("waiters", |effort, _| waiters::measure(effort)),
@@ -79,6 +79,7 @@ pub const CASES: [Case; 31] = [
     ("depth", depth::measure),
     ("storage", storage::measure),
     (tables::CASE, tables::measure),
+    (tables::PUTS, tables::measure_puts),
     (keys::CASE, keys::measure),
     (columns::CASE, columns::measure),
     ("triggers", |effort, _| triggers::measure(effort)),
@@ -94,10 +95,11 @@ pub const CASES: [Case; 31] = [
 ];
 
 /// Cases that need another build, hours, or a server that they are allowed to restart.
-const ON_REQUEST: [&str; 10] = [
+const ON_REQUEST: [&str; 11] = [
     in_server::CASE,
     crowd::CASE,
     tables::CASE,
+    tables::PUTS,
     keys::CASE,
     columns::CASE,
     beside_queries::CASE,

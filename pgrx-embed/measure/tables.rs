@@ -12,6 +12,8 @@ use crate::report::{Section, row};
 use crate::{Result, database};
 
 pub const CASE: &str = "tables";
+/// Puts alone: their ratios are close to one, so they need more pairs than the other columns.
+pub const PUTS: &str = "table-puts";
 const TABLES: [(&str, &str); 2] = [(HAND, "measure.plain"), (ROWS, "measure.jobs")];
 const DROP: &str = "DROP TABLE IF EXISTS measure.plain, measure.jobs CASCADE";
 
@@ -79,6 +81,14 @@ const COLUMNS: [Column; 6] = [
 ];
 
 pub fn measure(effort: &Effort, _: &mut Peers) -> Result<Section> {
+    compare_tables(effort, &COLUMNS)
+}
+
+pub fn measure_puts(effort: &Effort, _: &mut Peers) -> Result<Section> {
+    compare_tables(effort, &COLUMNS[5..])
+}
+
+fn compare_tables(effort: &Effort, columns: &[Column]) -> Result<Section> {
     let mut db = database::connect("xqueue measure")?;
     db.batch_execute(SHARED)?;
     let mut rows = Vec::new();
@@ -89,7 +99,7 @@ pub fn measure(effort: &Effort, _: &mut Peers) -> Result<Section> {
             contenders.push(with_shape(&mut db, name, table, statements)?);
         }
         let mut cells = Vec::new();
-        for column in &COLUMNS {
+        for column in columns {
             let group = Group { variant: Variant::Plain, work: column.work };
             let round = Round { group, clients: column.clients, commit: column.commit };
             cells.push(compare(&mut contenders, &round, effort)?);
@@ -97,7 +107,7 @@ pub fn measure(effort: &Effort, _: &mut Peers) -> Result<Section> {
         rows.push(row(shape, cells));
     }
     db.batch_execute(DROP)?;
-    let titles = COLUMNS.iter().map(|column| column.title);
+    let titles = columns.iter().map(|column| column.title);
     Ok(Section {
         title: "Tables as people have them",
         header: ["the table has"].into_iter().chain(titles).collect(),
