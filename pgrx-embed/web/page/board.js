@@ -287,9 +287,11 @@ function showTiles(tiles) {
 }
 
 function showFeatures(features) {
-  const names = Object.keys(features);
   const target = byId('badges');
-  if (target.children.length === names.length) return;
+  const state = JSON.stringify(features);
+  if (target.dataset.state === state) return;
+  target.dataset.state = state;
+  const names = Object.keys(features).filter((name) => features[name] !== false);
   target.replaceChildren(
     ...names.map((name) => {
       const badge = document.createElement('span');
