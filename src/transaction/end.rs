@@ -98,15 +98,25 @@ pub fn subtransaction_ended(event: SubtransactionEvent) {
         begun::rolled_back(depth);
     }
     staying(|| {
-        CHANGES.with_borrow_mut(|stack| match event {
+        change_unless_read(|stack| match event {
             SubtransactionEvent::Commit => stack.commit_subtransaction(depth),
             SubtransactionEvent::Abort => stack.abort_subtransaction(depth, undo),
         })
     });
 }
 
+/// Changes the stack, unless it is being read: a process that lacks memory while it reads the stack ends without running
+/// destructors. Its transaction then undoes the changes of all subtransactions.
+fn change_unless_read(change: impl FnOnce(&mut Stack)) {
+    CHANGES.with(|changes| {
+        if let Ok(mut stack) = changes.try_borrow_mut() {
+            change(&mut stack);
+        }
+    });
+}
+
 fn forget() {
-    CHANGES.with_borrow_mut(Stack::clear);
+    change_unless_read(Stack::clear);
     if ONLY_TAKEN.replace(0) != 0 {
         durability::waits_again();
         sessions::end_passing();

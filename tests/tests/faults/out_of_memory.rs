@@ -26,6 +26,7 @@ fn a_backend_without_enough_memory_ends_no_server() {
     what_needs_more_memory_than_there_is_ends_no_server(&server);
     one_subtransaction_after_the_other_has_too_little(&server);
     what_the_transaction_has_done_is_undone(&server);
+    the_locks_are_released(&server);
     server.assert_quiet();
 }
 
@@ -148,6 +149,27 @@ fn what_the_transaction_has_done_is_undone(server: &Cluster) {
     assert_eq!(scalar::<i64>(&mut admin, &put, &[]), 1);
     let taken: serde_json::Value = scalar(&mut admin, &take, &[]);
     assert_eq!(taken["tube"], "a", "{taken}");
+}
+
+/// The process lacks memory while it reads its transaction's many changes.
+fn the_locks_are_released(server: &Cluster) {
+    let q =
+        Queue::make_at(server.config(), "locks", COLUMNS, &json!({"features": {"utube": true}}));
+    let before = ends(server);
+    for limit in [2, 4, 8, 16] {
+        let mut c = server.client();
+        let put =
+            "BEGIN; INSERT INTO {q} (tube) SELECT n FROM generate_series(1, 100000) n; SAVEPOINT a";
+        c.batch_execute(&put.replace("{q}", &q.name)).expect("tasks");
+        limit_memory(pid(&mut c), limit << 20).expect("the limit is set");
+        drop(c.batch_execute(&format!("SELECT xqueue.take('{}', count => 100000)", q.name)));
+        drop(c);
+        let lock =
+            "SET lock_timeout = '20s'; BEGIN; LOCK TABLE {q} IN ACCESS EXCLUSIVE MODE; COMMIT";
+        let locked = server.client().batch_execute(&lock.replace("{q}", &q.name));
+        locked.unwrap_or_else(|error| panic!("{limit} MB: {error}\n{}", server.log()));
+    }
+    assert!(ends(server) > before, "{}", server.log());
 }
 
 #[test]

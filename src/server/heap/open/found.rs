@@ -6,6 +6,7 @@ use crate::server::row::Row;
 use crate::server::value::Value;
 use crate::server::xact::{self, Failure};
 use crate::server::{process, raw};
+use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum};
 use std::ptr::null_mut;
@@ -166,8 +167,8 @@ impl FoundRow<'_> {
                         true => xact::unless_of_task_holding(filled),
                         false => xact::unless_of_task(filled),
                     };
-                    if is_first && filled.is_err() {
-                        // The server has possibly prepared only a part of them.
+                    if is_first && filled.as_ref().is_err_and(is_too_complex) {
+                        // The server has possibly prepared only a part of the checks.
                         *open.checks() = null_mut();
                     }
                     let filled = filled?;
@@ -362,4 +363,9 @@ impl FoundRow<'_> {
         };
         result == pg_sys::TM_Result::TM_Ok
     }
+}
+
+/// Returns whether the stack was too small. Checks whose preparation can fail otherwise are left to statements.
+fn is_too_complex(failure: &Failure) -> bool {
+    failure.code == PgSqlErrorCode::ERRCODE_STATEMENT_TOO_COMPLEX
 }

@@ -131,6 +131,29 @@ fn a_check_with_a_constant_part_that_fails() {
     }
 }
 
+/// The kept checks are prepared once, not for each task that they refuse.
+#[test]
+fn checks_that_refuse_every_task_need_no_more_memory() {
+    let memory = "SELECT to_jsonb(sum(used_bytes)::bigint) FROM pg_backend_memory_contexts WHERE name = 'ExecutorState'";
+    for (check, code) in [("id < 0", "23514"), ("10 / (id - id) > 0", "22012")] {
+        let mut q = queue(SHAPES[0], "");
+        q.sql(&format!(
+            "INSERT INTO {{q}} (id, payload) SELECT n, n FROM generate_series(1, 500) n;
+             ALTER TABLE {{q}} ADD CHECK ({check}) NOT VALID"
+        ));
+        let mut memory_after = |times| {
+            for _ in 0..times {
+                q.fails("SELECT xqueue.take('{q}')", code, "");
+            }
+            q.ask_one(memory).as_i64().expect("a number of bytes")
+        };
+        let before = memory_after(2);
+        let after = memory_after(5);
+        assert!(after < before + 100_000, "{check}: {before} bytes, then {after}");
+        drop_functions(&mut q);
+    }
+}
+
 /// A take that has passed over its maximum of tasks leaves the sub-queues that it has not tried to later takes.
 #[test]
 fn a_take_that_gives_up_forgets_no_sub_queue() {
