@@ -91,6 +91,33 @@ functions! {
         arbiters: *mut pg_sys::List,
         #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))] only_summarizing: bool,
     ) -> *mut pg_sys::List;
+    pub fn CreateExecutorState() -> *mut pg_sys::EState;
+    pub fn FreeExecutorState(state: *mut pg_sys::EState);
+    pub fn InitResultRelInfo(
+        target: *mut pg_sys::ResultRelInfo,
+        table: pg_sys::Relation,
+        range_table_index: pg_sys::Index,
+        root: *mut pg_sys::ResultRelInfo,
+        instrument: c_int,
+    );
+    pub fn ExecResetTupleTable(table: *mut pg_sys::List, frees: bool);
+    pub fn ExecCloseResultRelations(state: *mut pg_sys::EState);
+    pub fn AfterTriggerBeginQuery();
+    pub fn AfterTriggerEndQuery(state: *mut pg_sys::EState);
+    pub fn ExecBRInsertTriggers(
+        state: *mut pg_sys::EState,
+        target: *mut pg_sys::ResultRelInfo,
+        slot: *mut pg_sys::TupleTableSlot,
+    ) -> bool;
+    pub fn ExecARInsertTriggers(
+        state: *mut pg_sys::EState,
+        target: *mut pg_sys::ResultRelInfo,
+        slot: *mut pg_sys::TupleTableSlot,
+        rechecked: *mut pg_sys::List,
+        transition: *mut pg_sys::TransitionCaptureState,
+    );
+    pub fn lappend(list: *mut pg_sys::List, datum: *mut c_void) -> *mut pg_sys::List;
+    pub fn bms_add_member(set: *mut pg_sys::Bitmapset, member: c_int) -> *mut pg_sys::Bitmapset;
     pub fn MakePerTupleExprContext(state: *mut pg_sys::EState) -> *mut pg_sys::ExprContext;
     pub fn MakeExpandedObjectReadOnlyInternal(value: Datum) -> Datum;
     pub fn GetCurrentCommandId(used: bool) -> pg_sys::CommandId;

@@ -2,14 +2,13 @@
 //! makes the same calls, without a plan, when it applies the changes of a subscription.
 //!
 //! The description of the triggers is a copy, made for one call. So it is of no importance that a trigger changes the
-//! table's triggers, or that functions are replaced later. The copy leaves out the queue's own triggers. AFTER triggers
-//! run by a description that the server makes itself, with all triggers: an action of a foreign key can change other
-//! rows of the table, and their triggers are queued here too.
+//! table's triggers, or that functions are replaced later. The queue's own triggers are disabled in the copy, and not
+//! removed: an action of a foreign key can change other rows of the table, and the server runs their AFTER triggers by
+//! this copy too. It does not ask there whether a trigger is enabled.
 
 use crate::server::heap::{Open, access, target};
 use crate::server::value::Value;
 use crate::server::{durability, foreign, raw, types};
-use pgrx::PgBox;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Oid};
 use pgrx::varlena::varsize_any;
@@ -33,14 +32,18 @@ impl Firing {
     pub unsafe fn begin(table: pg_sys::Relation, left_out: &[Oid], columns: &[i16]) -> Firing {
         // SAFETY: by the contract of this function; everything allocated is in the state's own memory.
         unsafe {
-            let state = pg_sys::CreateExecutorState();
-            let outer = pg_sys::MemoryContextSwitchTo((*state).es_query_cxt);
-            set_columns(state, table, columns);
-            let target = target(table, 0);
-            (*target).ri_RangeTableIndex = 1;
-            leave_out((*target).ri_TrigDesc, left_out);
-            pg_sys::MemoryContextSwitchTo(outer);
-            pg_sys::AfterTriggerBeginQuery();
+            let (state, target) = pg_guard_ffi_boundary(|| {
+                let state = raw::CreateExecutorState();
+                let outer = pg_sys::MemoryContextSwitchTo((*state).es_query_cxt);
+                set_columns(state, table, columns);
+                let target = target(table, 0);
+                (*target).ri_RangeTableIndex = 1;
+                disable((*target).ri_TrigDesc, left_out);
+                (*state).es_opened_result_relations = raw::lappend(null_mut(), target.cast());
+                pg_sys::MemoryContextSwitchTo(outer);
+                raw::AfterTriggerBeginQuery();
+                (state, target)
+            });
             Firing { state, target, has_lasting_effect: Cell::new(false) }
         }
     }
@@ -48,13 +51,13 @@ impl Firing {
     /// Prepares for the BEFORE triggers of the next row.
     ///
     /// # Safety
-    /// The snapshot of the open table is active.
+    /// The snapshot of the open table is active. To be called within a guard.
     unsafe fn begin_row(&self) {
         // SAFETY: by the contract of this function.
         unsafe {
             access::reset(self.state);
-            (*self.state).es_snapshot = pg_sys::GetActiveSnapshot();
-            (*self.state).es_output_cid = pg_guard_ffi_boundary(|| access::command());
+            (*self.state).es_snapshot = raw::GetActiveSnapshot();
+            (*self.state).es_output_cid = access::command();
         }
     }
 
@@ -62,25 +65,26 @@ impl Firing {
     /// row.
     ///
     /// # Safety
-    /// The slot holds the new row of the table, and the snapshot of the open table is active.
+    /// The slot holds the new row of the table, and the snapshot of the open table is active. To be called within a
+    /// guard.
     pub unsafe fn before_insert(&self, row: *mut pg_sys::TupleTableSlot) -> bool {
         // SAFETY: by the contract of this function.
         unsafe {
             self.begin_row();
             let triggers = (*self.target).ri_TrigDesc.as_ref();
             !triggers.is_some_and(|triggers| triggers.trig_insert_before_row)
-                || pg_sys::ExecBRInsertTriggers(self.state, self.target, row)
+                || raw::ExecBRInsertTriggers(self.state, self.target, row)
         }
     }
 
     /// Queues the AFTER triggers of an insertion.
     ///
     /// # Safety
-    /// The row in the slot was inserted.
+    /// The row in the slot was inserted. To be called within a guard.
     pub unsafe fn after_insert(&self, row: *mut pg_sys::TupleTableSlot) {
         let (state, target) = (self.state, self.target);
         // SAFETY: by the contract of this function; no index defers its check.
-        unsafe { pg_sys::ExecARInsertTriggers(state, target, row, null_mut(), null_mut()) }
+        unsafe { raw::ExecARInsertTriggers(state, target, row, null_mut(), null_mut()) }
     }
 
     /// Runs the BEFORE triggers for an update of the row at `place`; they can change the new row. Returns false if one
@@ -96,7 +100,7 @@ impl Firing {
     ) -> bool {
         // SAFETY: by the contract of this function. The server uses the lookup only for a later version of the row.
         unsafe {
-            self.begin_row();
+            pg_guard_ffi_boundary(|| self.begin_row());
             let triggers = (*self.target).ri_TrigDesc.as_ref();
             if !triggers.is_some_and(|triggers| triggers.trig_update_before_row) {
                 return true;
@@ -161,7 +165,7 @@ impl Firing {
     pub unsafe fn before_delete(&self, place: &mut pg_sys::ItemPointerData) -> bool {
         // SAFETY: as in `before_update`.
         unsafe {
-            self.begin_row();
+            pg_guard_ffi_boundary(|| self.begin_row());
             let triggers = (*self.target).ri_TrigDesc.as_ref();
             if !triggers.is_some_and(|triggers| triggers.trig_delete_before_row) {
                 return true;
@@ -198,11 +202,11 @@ impl Firing {
     /// Runs the queued AFTER triggers that are not deferred.
     ///
     /// # Safety
-    /// The table is open, and a snapshot is active.
+    /// The table is open, and a snapshot is active. To be called within a guard.
     pub unsafe fn end(self) {
         // SAFETY: by the contract of this function; it belongs to the call of `begin`.
         unsafe {
-            pg_sys::AfterTriggerEndQuery(self.state);
+            raw::AfterTriggerEndQuery(self.state);
             self.discard();
         }
     }
@@ -210,13 +214,13 @@ impl Firing {
     /// Frees the memory. Unless the AFTER triggers have run, the subtransaction has to be rolled back.
     ///
     /// # Safety
-    /// None of the state's slots is used after this.
+    /// None of the state's slots is used after this. To be called within a guard.
     pub unsafe fn discard(self) {
         // SAFETY: by the contract of this function; a cascade of a foreign key can have opened other tables.
         unsafe {
-            pg_sys::ExecResetTupleTable((*self.state).es_tupleTable, false);
-            pg_sys::ExecCloseResultRelations(self.state);
-            pg_sys::FreeExecutorState(self.state);
+            raw::ExecResetTupleTable((*self.state).es_tupleTable, false);
+            raw::ExecCloseResultRelations(self.state);
+            raw::FreeExecutorState(self.state);
         }
     }
 }
@@ -272,8 +276,10 @@ impl Open<'_> {
         if let Some(firing) = self.firing.take() {
             // SAFETY: the table is open, and its snapshot is active. The row can refer to the memory of a trigger.
             unsafe {
-                pg_guard_ffi_boundary(|| raw::clear(self.heap.row));
-                firing.end();
+                pg_guard_ffi_boundary(|| {
+                    raw::clear(self.heap.row);
+                    firing.end();
+                });
             }
         }
     }
@@ -302,56 +308,63 @@ unsafe fn image<'m>(
 /// Tells the server which columns an update sets.
 ///
 /// # Safety
-/// The state's memory is current, and the table is open.
+/// The state's memory is current, and the table is open. To be called within a guard.
 unsafe fn set_columns(state: *mut pg_sys::EState, table: pg_sys::Relation, columns: &[i16]) {
     // SAFETY: by the contract of this function; a set without members is null.
     unsafe {
         let first = pg_sys::FirstLowInvalidHeapAttributeNumber;
-        let add = |set, number: &i16| pg_sys::bms_add_member(set, i32::from(*number) - first);
-        let tag = pg_sys::NodeTag::T_RangeTblEntry;
-        let entry = PgBox::<pg_sys::RangeTblEntry>::alloc_node(tag).into_pg();
+        let add = |set, number: &i16| raw::bms_add_member(set, i32::from(*number) - first);
+        let entry: *mut pg_sys::RangeTblEntry = node(pg_sys::NodeTag::T_RangeTblEntry);
         (*entry).rtekind = pg_sys::RTEKind::RTE_RELATION;
         (*entry).relid = (*table).rd_id;
-        (*state).es_range_table = pg_sys::lappend(null_mut(), entry.cast());
+        (*state).es_range_table = raw::lappend(null_mut(), entry.cast());
         (*state).es_range_table_size = 1;
         #[cfg(feature = "pg15")]
         let updated = &raw mut (*entry).updatedCols;
         #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
         let updated = {
-            let tag = pg_sys::NodeTag::T_RTEPermissionInfo;
-            let rights = PgBox::<pg_sys::RTEPermissionInfo>::alloc_node(tag).into_pg();
+            let rights: *mut pg_sys::RTEPermissionInfo = node(pg_sys::NodeTag::T_RTEPermissionInfo);
             (*rights).relid = (*table).rd_id;
             (*entry).perminfoindex = 1;
-            (*state).es_rteperminfos = pg_sys::lappend(null_mut(), rights.cast());
+            (*state).es_rteperminfos = raw::lappend(null_mut(), rights.cast());
             &raw mut (*rights).updatedCols
         };
         *updated = columns.iter().fold(null_mut(), add);
     }
 }
 
-/// Removes triggers from the description of a table's triggers.
+/// Allocates a node with zeros.
+///
+/// # Safety
+/// `T` is the struct of the tag. To be called within a guard.
+unsafe fn node<T>(tag: pg_sys::NodeTag) -> *mut T {
+    // SAFETY: by the contract of this function; each node begins with its tag.
+    unsafe {
+        let node = raw::palloc0(size_of::<T>());
+        *node.cast() = tag;
+        node.cast()
+    }
+}
+
+/// Disables triggers in the description of a table's triggers.
 ///
 /// # Safety
 /// `description` is null, or a copy that belongs to the caller.
-unsafe fn leave_out(description: *mut pg_sys::TriggerDesc, left_out: &[Oid]) {
+unsafe fn disable(description: *mut pg_sys::TriggerDesc, left_out: &[Oid]) {
     // SAFETY: by the contract of this function; there are `numtriggers` triggers.
     unsafe {
         let Some(description) = description.as_mut() else { return };
         let count = description.numtriggers as usize;
         let all = std::slice::from_raw_parts_mut(description.triggers, count);
-        let mut kept = 0;
-        for at in 0..count {
-            if !left_out.contains(&all[at].tgoid) {
-                all.swap(kept, at);
-                kept += 1;
-            }
+        for trigger in all.iter_mut().filter(|trigger| left_out.contains(&trigger.tgoid)) {
+            trigger.tgenabled = pg_sys::TRIGGER_DISABLED as i8;
         }
-        description.numtriggers = kept as i32;
         let before = pg_sys::TRIGGER_TYPE_BEFORE;
         let fires = |event: u32, timing: u32| {
             let bits = pg_sys::TRIGGER_TYPE_ROW | event;
-            let mut types = all[..kept].iter().map(|trigger| u32::from(trigger.tgtype as u16));
-            types.any(|bits_of_it| bits_of_it & (bits | before) == bits | timing)
+            let is_enabled = |trigger: &&pg_sys::Trigger| !left_out.contains(&trigger.tgoid);
+            let mut types = all.iter().filter(is_enabled).map(|trigger| trigger.tgtype);
+            types.any(|kind| u32::from(kind as u16) & (bits | before) == bits | timing)
         };
         let (update, delete) = (pg_sys::TRIGGER_TYPE_UPDATE, pg_sys::TRIGGER_TYPE_DELETE);
         let insert = pg_sys::TRIGGER_TYPE_INSERT;

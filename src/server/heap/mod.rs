@@ -125,7 +125,7 @@ impl Heap {
             let mut heap = Heap {
                 table: relation.oid(),
                 state,
-                target: target(relation.pointer(), indexes.len()),
+                target: pg_guard_ffi_boundary(|| target(relation.pointer(), indexes.len())),
                 indexes: Vec::with_capacity(indexes.len()),
                 defaults: None,
                 computes_columns: relation.columns().iter().any(|column| column.is_generated),
@@ -305,14 +305,14 @@ impl Heap {
 /// Returns the server's description of a target table, with room for its indexes.
 ///
 /// # Safety
-/// The table is open.
+/// The table is open. To be called within a guard.
 unsafe fn target(table: pg_sys::Relation, indexes: usize) -> *mut pg_sys::ResultRelInfo {
     // SAFETY: memory of the size asked for, or an error.
     unsafe {
         let target =
-            pg_sys::palloc0(size_of::<pg_sys::ResultRelInfo>()).cast::<pg_sys::ResultRelInfo>();
-        pg_sys::InitResultRelInfo(target, table, 0, std::ptr::null_mut(), 0);
-        let room = |size| pg_sys::palloc0(indexes * size);
+            raw::palloc0(size_of::<pg_sys::ResultRelInfo>()).cast::<pg_sys::ResultRelInfo>();
+        raw::InitResultRelInfo(target, table, 0, std::ptr::null_mut(), 0);
+        let room = |size| raw::palloc0(indexes * size);
         (*target).ri_NumIndices = indexes as i32;
         (*target).ri_IndexRelationDescs = room(size_of::<pg_sys::Relation>()).cast();
         (*target).ri_IndexRelationInfo = room(size_of::<*mut pg_sys::IndexInfo>()).cast();

@@ -48,11 +48,9 @@ impl Drop for Open<'_> {
             pg_guard_ffi_boundary(|| {
                 raw::clear(self.heap.row);
                 access::reset(self.heap.state);
-            });
-            if let Some(firing) = self.firing.take() {
-                firing.discard();
-            }
-            pg_guard_ffi_boundary(|| {
+                if let Some(firing) = self.firing.take() {
+                    firing.discard();
+                }
                 raw::PopActiveSnapshot();
                 raw::CommandCounterIncrement();
                 for index in self.indexes.iter().filter(|index| !index.get().is_null()) {
@@ -96,13 +94,14 @@ impl Open<'_> {
             let Some(firing) = &self.firing else {
                 return Some(pg_guard_ffi_boundary(|| self.add(fill())));
             };
-            let row = pg_guard_ffi_boundary(fill);
-            if !firing.before_insert(row) {
-                return None;
-            }
-            let record = pg_guard_ffi_boundary(|| self.add(row));
-            firing.after_insert(row);
-            Some(record)
+            pg_guard_ffi_boundary(|| {
+                let row = fill();
+                firing.before_insert(row).then(|| {
+                    let record = self.add(row);
+                    firing.after_insert(row);
+                    record
+                })
+            })
         }
     }
 
