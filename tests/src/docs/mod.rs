@@ -5,7 +5,7 @@
 //!   for any lines. Without such a block, the statements must only not fail.
 //! - A block ```` ```sql no-run: REASON ```` is shown and not run; so is a block of another language with a reason.
 //! - A block ```` ```python from FILE ```` shows lines of a file. They must be in the file; indentation does not count.
-//! - A sentence has at most 40 words, and none of the phrases in `words.rs`.
+//! - A sentence has at most 35 words, and none of the phrases in `words.rs`.
 //! - Links to pages, headings and files must lead somewhere, and so must paths and names of tests in `code`.
 //!
 //! Each function returns the defects found, one per line, with page and line.
