@@ -178,7 +178,7 @@ fn it_runs_with_the_rights_of_the_consumer() {
     assert_eq!(put(&mut q.admin, &name, 3), 3, "who only puts does not need it");
 }
 
-/// The page docs/reference/options.md has a longer function of this kind.
+/// The page docs/recipes.md has a longer function of this kind.
 #[test]
 fn a_function_that_locks_gives_each_task_to_one_consumer() {
     let mut q = picked_by(
