@@ -13,12 +13,9 @@ SELECT id, status FROM xqueue.switch(NULL::jobs, 6, 'W', '1 hour');
 SELECT id FROM xqueue.tasks_by_state(NULL::jobs, 'waiting', count => 5);
 SELECT id FROM xqueue.tasks_by_state(NULL::jobs, 'W', 1);
 SELECT id FROM xqueue.tasks_by_state(NULL::jobs, 'done');
-SELECT xqueue.tasks_by_state('jobs', 'lost');
-:code
-SELECT xqueue.tasks_by_state('jobs', NULL);
-:code
-SELECT xqueue.tasks_by_state('jobs', 'R', -1);
-:code
+SELECT xqueue.tasks_by_state('jobs', 'lost'); :code
+SELECT xqueue.tasks_by_state('jobs', NULL); :code
+SELECT xqueue.tasks_by_state('jobs', 'R', -1); :code
 
 -- take of given tasks
 SELECT id, status, attempts, runat FROM xqueue.take(NULL::jobs, id => 5);
@@ -27,28 +24,22 @@ SELECT xqueue.take('jobs', id => 99);
 SELECT id FROM xqueue.take(NULL::jobs, id => ARRAY[4, 5, 3]);
 SELECT xqueue.take('jobs', id => 2, tube => 'b');
 SELECT id FROM xqueue.take(NULL::jobs, tube => 'a', id => '2');
-SELECT xqueue.take('jobs', '1 s', id => 1);
-:code
-SELECT xqueue.take('jobs', count => 2, id => 1);
-:code
-SELECT xqueue.take('jobs', id => 'one');
-:code
-SELECT xqueue.take('jobs', id => 1, ttr => '1 s');
-:code
+SELECT xqueue.take('jobs', '1 s', id => 1); :code
+SELECT xqueue.take('jobs', count => 2, id => 1); :code
+SELECT xqueue.take('jobs', id => 'one'); :code
+SELECT xqueue.take('jobs', id => 1, ttr => '1 s'); :code
 
 -- stats of single tasks
 SELECT jsonb_object_agg(name, CASE WHEN name IN ('pid', 'session', 'time_left') THEN to_jsonb(value IS NOT NULL) ELSE value END)
 FROM xqueue.stats('jobs', 5) AS known, jsonb_each(known) AS member(name, value);
 SELECT xqueue.stats(NULL::jobs, ARRAY[1, 99]);
-SELECT xqueue.stats('jobs', 'one');
-:code
+SELECT xqueue.stats('jobs', 'one'); :code
 
 -- release_all: all taken tasks are ready again
 SELECT xqueue.release_all('jobs');
 SELECT xqueue.release_all(NULL::jobs);
 SELECT id, status, attempts, owner FROM jobs ORDER BY id;
-SELECT xqueue.ack('jobs', 4);
-:code
+SELECT xqueue.ack('jobs', 4); :code
 
 -- stats_reset: the counters of calls start at zero
 SELECT calls->>'put' AS put, calls->>'take' AS take, calls->>'snatch' AS snatch, transitions FROM jsonb_to_record(xqueue.stats('jobs')) AS s(calls jsonb, transitions jsonb);
@@ -68,10 +59,8 @@ SELECT paused_until FROM xqueue.definitions WHERE queue = 'jobs'::regclass;
 SELECT xqueue.pause(NULL::jobs, '1 hour');
 SELECT paused_until > now() + '59 min'::interval AS paused FROM xqueue.definitions WHERE queue = 'jobs'::regclass;
 SELECT xqueue.resume(NULL::jobs);
-SELECT xqueue.pause('jobs', '-1 s');
-:code
-SELECT xqueue.pause('pg_class');
-:code
+SELECT xqueue.pause('jobs', '-1 s'); :code
+SELECT xqueue.pause('pg_class'); :code
 
 -- the queue's own function picks the tasks
 CREATE FUNCTION last_first(count integer) RETURNS SETOF integer LANGUAGE sql SET search_path FROM CURRENT
@@ -79,23 +68,18 @@ AS $$ SELECT id FROM jobs WHERE status = 'R' ORDER BY id DESC LIMIT count $$;
 SELECT xqueue.upgrade('jobs', '{"features": {"pick": "last_first"}}')->'features'->'pick' AS pick;
 SELECT id FROM xqueue.take(NULL::jobs, count => 2);
 SELECT xqueue.upgrade('jobs', jsonb_build_object('features', xqueue.upgrade('jobs')->'features'))->'features'->'pick' AS "given again";
-SELECT xqueue.upgrade('jobs', '{"features": {"pick": "nobody"}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"pick": true}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"features": {"pick": "nobody"}}'); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"pick": true}}'); :code
 CREATE OR REPLACE FUNCTION last_first(count integer) RETURNS SETOF integer LANGUAGE plpgsql
 AS $$ BEGIN RAISE EXCEPTION 'out of order'; END $$;
-SELECT xqueue.take('jobs');
-:code
+SELECT xqueue.take('jobs'); :code
 DROP FUNCTION last_first;
-SELECT xqueue.take('jobs');
-:code
+SELECT xqueue.take('jobs'); :code
 SELECT xqueue.upgrade('jobs', '{"features": {"pick": false}}')->'features'->'pick' AS pick;
 SELECT id FROM xqueue.take(NULL::jobs);
 
 BEGIN READ ONLY;
-SELECT xqueue.pause('jobs');
-:code
+SELECT xqueue.pause('jobs'); :code
 ROLLBACK;
 SELECT xqueue.release_all('jobs') > 0 AS released;
 SELECT xqueue.check('jobs')->'ok' AS ok;

@@ -35,33 +35,21 @@ UPDATE jobs SET status = 'B' WHERE id = 1;
 SELECT xqueue.dig('jobs', 1)->'status' AS status;
 
 -- Refused calls
-SELECT xqueue.bury('jobs', 1);
-:code
-SELECT xqueue.bury('jobs', 99);
-:code
-SELECT xqueue.bury('jobs', NULL::int);
-:code
-SELECT xqueue.bury(NULL::jobs);
-:code
-SELECT xqueue.dig('jobs', 1);
-:code
-SELECT xqueue.dig('jobs', 99);
-:code
-SELECT xqueue.dig('jobs', 'x');
-:code
-SELECT xqueue.plow('jobs', -1);
-:code
-SELECT xqueue.kick('jobs', -1);
-:code
-SELECT xqueue.kick('jobs', NULL);
-:code
-SELECT xqueue.plow('jobs', delay => '-1 s');
-:code
+SELECT xqueue.bury('jobs', 1); :code
+SELECT xqueue.bury('jobs', 99); :code
+SELECT xqueue.bury('jobs', NULL::int); :code
+SELECT xqueue.bury(NULL::jobs); :code
+SELECT xqueue.dig('jobs', 1); :code
+SELECT xqueue.dig('jobs', 99); :code
+SELECT xqueue.dig('jobs', 'x'); :code
+SELECT xqueue.plow('jobs', -1); :code
+SELECT xqueue.kick('jobs', -1); :code
+SELECT xqueue.kick('jobs', NULL); :code
+SELECT xqueue.plow('jobs', delay => '-1 s'); :code
 -- a batch is dug out as a whole, or not
 SELECT id FROM xqueue.take(NULL::jobs);
 SELECT id FROM xqueue.bury(NULL::jobs, 1);
-SELECT xqueue.dig('jobs', ARRAY[1, 2]);
-:code
+SELECT xqueue.dig('jobs', ARRAY[1, 2]); :code
 SELECT id, status FROM jobs WHERE id <= 2 ORDER BY id;
 
 -- With delay and ttl
@@ -79,7 +67,6 @@ SELECT xqueue.check('jobs') - 'mark' - 'buried_mark' AS "check";
 SELECT xqueue.plow('jobs')->'id' AS id;
 SELECT xqueue.upgrade('jobs', '{"features": {"buried": false}}')->'features'->'buried' AS buried;
 SELECT count(*) AS indexes FROM pg_indexes WHERE indexname = 'xqueue_jobs_buried_idx';
-SELECT xqueue.bury('jobs', 1);
-:code
+SELECT xqueue.bury('jobs', 1); :code
 SELECT xqueue.check('jobs') - 'mark' - 'buried_mark' AS "check";
 DROP TABLE jobs;

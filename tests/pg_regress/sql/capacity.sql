@@ -14,10 +14,8 @@ SELECT id FROM xqueue.put(NULL::jobs, '{}');
 SELECT id FROM xqueue.put(NULL::jobs, '{}', timeout => '1 ms');
 SELECT xqueue.put('jobs', '{}') AS nothing;
 CALL xqueue.put_wait('jobs', '{}', '1 ms');
-SELECT xqueue.put('jobs', '[{}, {}, {}, {}]');
-:code
-INSERT INTO jobs VALUES (10);
-:code
+SELECT xqueue.put('jobs', '[{}, {}, {}, {}]'); :code
+INSERT INTO jobs VALUES (10); :code
 COPY jobs (id) FROM STDIN;
 11
 \.
@@ -47,16 +45,12 @@ SELECT xqueue.upgrade('jobs', '{"features": {"capacity": false}}')->'features'->
 INSERT INTO jobs VALUES (5);
 SELECT id FROM xqueue.put(NULL::jobs, '{"id": 6}', timeout => '1 day');
 SELECT xqueue.stats('jobs') ? 'capacity' AS shown;
-SELECT xqueue.upgrade('jobs', '{"features": {"capacity": "3"}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"features": {"capacity": "3"}}'); :code
 -- waiting is refused if it would keep a snapshot
 BEGIN ISOLATION LEVEL REPEATABLE READ;
-SELECT xqueue.put('jobs', '{}', timeout => '1 ms');
-:code
+SELECT xqueue.put('jobs', '{}', timeout => '1 ms'); :code
 ROLLBACK;
-SELECT xqueue.put('jobs', '{}', timeout => '-1 ms');
-:code
-SELECT xqueue.put('jobs', '{}', timeout => NULL);
-:code
+SELECT xqueue.put('jobs', '{}', timeout => '-1 ms'); :code
+SELECT xqueue.put('jobs', '{}', timeout => NULL); :code
 SELECT xqueue.check('jobs')->'ok' AS ok;
 DROP TABLE jobs;

@@ -27,25 +27,17 @@ DROP TABLE jobs;
 
 -- Contradictory and invalid options
 CREATE TABLE jobs (id int PRIMARY KEY);
-SELECT xqueue.upgrade('jobs', '{"features": {"keep": true, "zombie": true}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"ttl": "-1 s"}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"ttr": "300 years"}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"zombie": "soon"}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"ttl": ""}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"features": {"keep": true, "zombie": true}}'); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"ttl": "-1 s"}}'); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"ttr": "300 years"}}'); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"zombie": "soon"}}'); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"ttl": ""}}'); :code
 SELECT xqueue.upgrade('jobs', '{"fields": {"runat": "due", "expires": "due"}, "features": {"ttl": true, "delayed": true}}');
 :code
-SELECT xqueue.upgrade('jobs', '{"fields": {"expires": "id"}, "features": {"ttl": true}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"fields": {"expires": "id"}, "features": {"ttl": true}}'); :code
 CREATE TABLE timed (id int PRIMARY KEY, starts smallint, ends real, holder text NOT NULL);
-SELECT xqueue.upgrade('timed', '{"fields": {"runat": "starts"}, "features": {"delayed": true}}');
-:code
-SELECT xqueue.upgrade('timed', '{"fields": {"expires": "ends"}, "features": {"ttl": true}}');
-:code
+SELECT xqueue.upgrade('timed', '{"fields": {"runat": "starts"}, "features": {"delayed": true}}'); :code
+SELECT xqueue.upgrade('timed', '{"fields": {"expires": "ends"}, "features": {"ttl": true}}'); :code
 ALTER TABLE timed ALTER starts TYPE timestamp(3) USING NULL, ALTER starts SET NOT NULL, ALTER ends TYPE integer;
 SELECT jsonb_array_elements_text(xqueue.upgrade('timed', '{"fields": {"runat": "starts", "expires": "ends"},
     "features": {"ttl": true, "delayed": true}}', dry_run => true)->'ddl') AS ddl;
@@ -53,44 +45,29 @@ DROP TABLE timed;
 SELECT xqueue.upgrade('jobs', '{"fields": {"tube": "id"}, "features": {"tube": true}}')->'fields' AS "the key as tube";
 SELECT xqueue.downgrade('jobs', drop_columns => true);
 -- columns that the queue changes cannot belong to the key
-SELECT xqueue.upgrade('jobs', '{"fields": {"attempts": "id"}, "features": {"retry": true}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"fields": {"attempts": "id"}, "features": {"retry": true}}'); :code
 CREATE TABLE keys (id uuid, word text, PRIMARY KEY (id, word));
-SELECT xqueue.upgrade('keys', '{"fields": {"owner": "id"}}');
-:code
-SELECT xqueue.upgrade('keys', '{"fields": {"status": "word"}}');
-:code
+SELECT xqueue.upgrade('keys', '{"fields": {"owner": "id"}}'); :code
+SELECT xqueue.upgrade('keys', '{"fields": {"status": "word"}}'); :code
 DROP TABLE keys;
-SELECT xqueue.upgrade('jobs', '{"existing": "W"}');
-:code
+SELECT xqueue.upgrade('jobs', '{"existing": "W"}'); :code
 SELECT count(*) AS queues FROM xqueue.queues WHERE queue = 'jobs'::regclass;
 
 -- Invalid times, numbers and NULLs
 SELECT xqueue.upgrade('jobs', '{"features": {"delayed": true, "buried": true, "zombie": true, "ttl": true, "ttr": true, "priority": true, "tube": true, "retry": true}}')->'features'->'ttl' AS ttl;
 SELECT id FROM xqueue.put(NULL::jobs, '[{"id": 1}, {"id": 2}]');
 SELECT id FROM xqueue.take(NULL::jobs);
-SELECT xqueue.put('jobs', '{"id": 3}', delay => '300000 years');
-:code
-SELECT xqueue.put('jobs', '{"id": 3}', ttl => '300000 years');
-:code
-SELECT xqueue.put('jobs', '{"id": 3}', ttr => '-1 month');
-:code
-SELECT xqueue.take('jobs', ttr => '300000 years');
-:code
-SELECT xqueue.touch('jobs', 1, '300000 years');
-:code
-SELECT xqueue.ack('jobs', 1, delay => '300000 years');
-:code
-SELECT xqueue.release('jobs', 1, ttl => '300000 years');
-:code
-SELECT xqueue.release('jobs', 1, delay => '250000 years', ttl => '250000 years');
-:code
-SELECT xqueue.bury('jobs', 1, ttl => '-1 us');
-:code
-SELECT xqueue.snatch('jobs', 1, '300000 years');
-:code
-SELECT xqueue.switch('jobs', 2, 'Z', '-1 s');
-:code
+SELECT xqueue.put('jobs', '{"id": 3}', delay => '300000 years'); :code
+SELECT xqueue.put('jobs', '{"id": 3}', ttl => '300000 years'); :code
+SELECT xqueue.put('jobs', '{"id": 3}', ttr => '-1 month'); :code
+SELECT xqueue.take('jobs', ttr => '300000 years'); :code
+SELECT xqueue.touch('jobs', 1, '300000 years'); :code
+SELECT xqueue.ack('jobs', 1, delay => '300000 years'); :code
+SELECT xqueue.release('jobs', 1, ttl => '300000 years'); :code
+SELECT xqueue.release('jobs', 1, delay => '250000 years', ttl => '250000 years'); :code
+SELECT xqueue.bury('jobs', 1, ttl => '-1 us'); :code
+SELECT xqueue.snatch('jobs', 1, '300000 years'); :code
+SELECT xqueue.switch('jobs', 2, 'Z', '-1 s'); :code
 -- an absurd ttr in the column is cut to the longest or shortest possible one, and blocks no consumer
 SELECT xqueue.put('jobs', '{"id": 0, "ttr": "170000000 years"}')->'status' AS status;
 INSERT INTO jobs (id, ttr) VALUES (-1, '-100 years');
@@ -107,21 +84,14 @@ SELECT count(*) FROM xqueue.plow('jobs', NULL, NULL, NULL);
 SELECT xqueue.snatch('jobs', 1, NULL)->'id' AS id;
 SELECT xqueue.take('jobs')->'id' AS id;
 SELECT xqueue.ack('jobs', 1, NULL, NULL, NULL)->'id' AS id;
-SELECT xqueue.delete('jobs', NULL::int);
-:code
-SELECT xqueue.snatch(NULL::jobs);
-:code
-SELECT xqueue.restart(NULL::jobs, NULL::int);
-:code
-SELECT xqueue.truncate(NULL::text);
-:code
-CALL xqueue.put_wait(NULL::text, '{}');
-:code
+SELECT xqueue.delete('jobs', NULL::int); :code
+SELECT xqueue.snatch(NULL::jobs); :code
+SELECT xqueue.restart(NULL::jobs, NULL::int); :code
+SELECT xqueue.truncate(NULL::text); :code
+CALL xqueue.put_wait(NULL::text, '{}'); :code
 -- a composite value that is not a row of a queue
-SELECT xqueue.bury(ROW(1));
-:code
-SELECT xqueue.kick(5, 5);
-:code
+SELECT xqueue.bury(ROW(1)); :code
+SELECT xqueue.kick(5, 5); :code
 SELECT id, status FROM jobs ORDER BY id;
 SELECT xqueue.check('jobs') - 'mark' - 'buried_mark' AS "check";
 DROP TABLE jobs;

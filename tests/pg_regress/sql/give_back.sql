@@ -2,8 +2,7 @@
 \set SHOW_CONTEXT never
 \set code '\\echo SQLSTATE :LAST_ERROR_SQLSTATE'
 SELECT xqueue.give_back();
-SELECT xqueue.give_back('pg_class');
-:code
+SELECT xqueue.give_back('pg_class'); :code
 CREATE TABLE jobs (id int PRIMARY KEY);
 CREATE TABLE mails (a int, b int, PRIMARY KEY (a, b));
 SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"limit": 2}, "buried": true, "delayed": true}}')->'fields' AS fields;
@@ -39,8 +38,7 @@ CREATE ROLE regress_give_back;
 GRANT SELECT, UPDATE ON mails TO regress_give_back;
 SELECT xqueue.give_back();
 SET ROLE regress_give_back;
-SELECT xqueue.give_back('jobs');
-:code
+SELECT xqueue.give_back('jobs'); :code
 SELECT count(*) FROM xqueue.take(NULL::mails);
 SELECT xqueue.give_back();
 RESET ROLE;
@@ -53,8 +51,7 @@ SELECT xqueue.give_back();
 RESET ROLE;
 SELECT xqueue.give_back();
 BEGIN READ ONLY;
-SELECT xqueue.give_back('jobs');
-:code
+SELECT xqueue.give_back('jobs'); :code
 ROLLBACK;
 
 -- Releases that use up no attempt: the next take has the same number
@@ -70,8 +67,7 @@ SELECT id, attempts FROM xqueue.take(NULL::jobs);
 SELECT id, status, attempts, reason FROM xqueue.release(NULL::jobs, 1, error => 'no answer');
 SELECT id, attempts FROM xqueue.take(NULL::jobs, id => 2);
 SELECT id, status, attempts FROM xqueue.release(NULL::jobs, 2, failed => NULL);
-SELECT xqueue.release('mails', '{"a": 1, "b": 1}', error => 'no answer');
-:code
+SELECT xqueue.release('mails', '{"a": 1, "b": 1}', error => 'no answer'); :code
 SELECT id, attempts FROM xqueue.take(NULL::jobs, id => '{3,4}') ORDER BY id;
 SELECT id, attempts, reason FROM xqueue.release(NULL::jobs, '{3,4}', error => 'both') ORDER BY id;
 -- snatch and release_all

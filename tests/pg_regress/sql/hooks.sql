@@ -55,8 +55,7 @@ SELECT count(*) FROM app.journal;
 CREATE OR REPLACE FUNCTION app.changed(task jsonb, event text) RETURNS void LANGUAGE plpgsql
 AS $$ BEGIN IF event = 'ack' THEN RAISE EXCEPTION 'no ack of %', task->'id' USING HINT = 'So says the user''s function.'; END IF; END $$;
 SELECT id FROM xqueue.take(NULL::jobs);
-SELECT xqueue.ack('jobs', 2);
-:code
+SELECT xqueue.ack('jobs', 2); :code
 SELECT id, status FROM jobs ORDER BY id;
 SELECT xqueue.check('jobs') - 'mark' - 'buried_mark' AS "check";
 -- a function that puts a task of another queue
@@ -73,17 +72,12 @@ SELECT xqueue.check('others');
 SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": false}}')->'features'->'on_task_change' AS hook;
 SELECT id FROM xqueue.take(NULL::jobs);
 SELECT count(*) FROM others;
-SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": "app.no_such"}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": "app.no_such"}}'); :code
 CREATE FUNCTION pg_temp.seen(task jsonb, event text) RETURNS void LANGUAGE sql AS 'SELECT';
-SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": "pg_temp.seen"}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": "pg_catalog.pg_sleep"}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": "a.b.c.d"}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": ""}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": "pg_temp.seen"}}'); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": "pg_catalog.pg_sleep"}}'); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": "a.b.c.d"}}'); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": ""}}'); :code
 SELECT xqueue.check('jobs') - 'mark' - 'buried_mark' AS "check";
 DROP TABLE jobs, others;
 -- The error names a function that was dropped
@@ -91,8 +85,7 @@ CREATE TABLE jobs (id int PRIMARY KEY);
 SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": "app.changed"}}')->'features'->'on_task_change' AS hook;
 SET client_min_messages = warning;
 DROP SCHEMA app CASCADE;
-SELECT xqueue.put('jobs', '{"id": 1}');
-:code
+SELECT xqueue.put('jobs', '{"id": 1}'); :code
 SELECT xqueue.upgrade('jobs', '{"features": {"on_task_change": false}}')->'features'->'on_task_change' AS hook;
 SELECT id, status FROM xqueue.put(NULL::jobs, '{"id": 1}');
 SELECT xqueue.check('jobs') - 'mark' - 'buried_mark' AS "check";

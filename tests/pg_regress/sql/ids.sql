@@ -34,17 +34,12 @@ SELECT xqueue.upgrade('jobs', '{"features": {"id": "auto_increment"}}')->'featur
 SELECT id = (SELECT max(id) + 1 FROM jobs) AS "the next" FROM xqueue.put(NULL::jobs, '{"note": "behind it"}');
 SELECT xqueue.upgrade('jobs', '{"features": {"id": false}}')->'features'->'id' AS id;
 SELECT pg_get_expr(adbin, adrelid) AS "default" FROM pg_attrdef WHERE adrelid = 'jobs'::regclass AND adnum = 1;
-SELECT xqueue.put('jobs', '{"note": "no key"}');
-:code
+SELECT xqueue.put('jobs', '{"note": "no key"}'); :code
 SELECT xqueue.upgrade('jobs', '{"features": {"id": "required"}}')->'features'->'id' AS id;
-SELECT xqueue.put('jobs', '{"note": "no key"}');
-:code
-SELECT xqueue.put('jobs', '{"id": null}');
-:code
-SELECT xqueue.put('jobs', '[{"id": 1}, {"note": "no key"}]');
-:code
-SELECT xqueue.put(jsonb_populate_record(NULL::jobs, '{"note": "no key"}'));
-:code
+SELECT xqueue.put('jobs', '{"note": "no key"}'); :code
+SELECT xqueue.put('jobs', '{"id": null}'); :code
+SELECT xqueue.put('jobs', '[{"id": 1}, {"note": "no key"}]'); :code
+SELECT xqueue.put(jsonb_populate_record(NULL::jobs, '{"note": "no key"}')); :code
 SELECT xqueue.put('jobs', '{"id": 1}')->'id' AS id;
 SELECT xqueue.check('jobs');
 SELECT xqueue.downgrade('jobs');
@@ -73,30 +68,23 @@ SET client_min_messages = warning;
 SELECT xqueue.upgrade('jobs', '{"features": {"id": "\"next; ten\""}}')->'features'->'id' AS id;
 RESET search_path;
 SELECT id FROM xqueue.put(NULL::jobs, '[{"note": "a"}, {"note": "b"}, {"id": 5, "note": "c"}]');
-SELECT xqueue.upgrade('jobs', '{"features": {"id": "no_such_function"}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"id": "pg_catalog.int8inc"}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"id": "app.next_ten(); DROP TABLE jobs"}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"id": true}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"id": "uuid"}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"features": {"id": "no_such_function"}}'); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"id": "pg_catalog.int8inc"}}'); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"id": "app.next_ten(); DROP TABLE jobs"}}'); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"id": true}}'); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"id": "uuid"}}'); :code
 SELECT xqueue.upgrade('jobs')->'features'->'id' AS id;
 DROP TABLE jobs;
 CREATE FUNCTION app.word() RETURNS text LANGUAGE sql AS $$ SELECT 'word' $$;
 CREATE TABLE jobs (id bigint PRIMARY KEY);
-SELECT xqueue.upgrade('jobs', '{"features": {"id": "app.word"}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"features": {"id": "app.word"}}'); :code
 DROP TABLE jobs;
 
 -- A default of the user's own stays
 CREATE TABLE jobs (id serial PRIMARY KEY, note text);
 SELECT xqueue.upgrade('jobs', '{"features": {"id": "auto_increment"}}')->'features'->'id' AS id;
 SELECT id FROM xqueue.put(NULL::jobs, '{}');
-SELECT xqueue.upgrade('jobs', '{"features": {"id": "app.\"next; ten\""}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"features": {"id": "app.\"next; ten\""}}'); :code
 SELECT xqueue.upgrade('jobs', '{"features": {"id": false}}')->'features'->'id' AS id;
 SELECT id FROM xqueue.put(NULL::jobs, '{}');
 DROP TABLE jobs;
@@ -108,17 +96,13 @@ DROP TABLE jobs;
 
 -- Types of keys that do not allow it
 CREATE TABLE jobs (id text PRIMARY KEY);
-SELECT xqueue.upgrade('jobs', '{"features": {"id": "auto_increment"}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"id": "time64"}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"features": {"id": "auto_increment"}}'); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"id": "time64"}}'); :code
 DROP TABLE jobs;
 CREATE TABLE parts (a int, b int, PRIMARY KEY (a, b));
-SELECT xqueue.upgrade('parts', '{"features": {"id": "auto_increment"}}');
-:code
+SELECT xqueue.upgrade('parts', '{"features": {"id": "auto_increment"}}'); :code
 SELECT xqueue.upgrade('parts', '{"features": {"id": "required"}}')->'features'->'id' AS id;
-SELECT xqueue.put('parts', '{"a": 1}');
-:code
+SELECT xqueue.put('parts', '{"a": 1}'); :code
 SELECT a, b FROM xqueue.put(NULL::parts, '{"a": 1, "b": 2}');
 DROP TABLE parts;
 

@@ -21,22 +21,14 @@ SELECT id FROM xqueue.ack(NULL::jobs, '{"id": 22}'::varchar);
 SELECT id FROM xqueue.ack(NULL::jobs, '{23,24}'::varchar);
 SELECT id FROM xqueue.ack(NULL::jobs, '25, 26'::varchar(10));
 -- other forms are refused
-SELECT xqueue.ack('jobs', '10;11');
-:code
-SELECT xqueue.ack('jobs', '10,');
-:code
-SELECT xqueue.ack('jobs', '{"key": 10}');
-:code
-SELECT xqueue.ack('jobs', '{"id": null}');
-:code
-SELECT xqueue.ack('jobs', '{"id": 10.5}');
-:code
-SELECT xqueue.ack('jobs', '{"id": [10]}');
-:code
-SELECT xqueue.ack('jobs', '[10, [11]]');
-:code
-SELECT xqueue.ack('jobs', '');
-:code
+SELECT xqueue.ack('jobs', '10;11'); :code
+SELECT xqueue.ack('jobs', '10,'); :code
+SELECT xqueue.ack('jobs', '{"key": 10}'); :code
+SELECT xqueue.ack('jobs', '{"id": null}'); :code
+SELECT xqueue.ack('jobs', '{"id": 10.5}'); :code
+SELECT xqueue.ack('jobs', '{"id": [10]}'); :code
+SELECT xqueue.ack('jobs', '[10, [11]]'); :code
+SELECT xqueue.ack('jobs', ''); :code
 -- other parameters accept them, too
 SELECT id FROM xqueue.take(NULL::jobs, id => '31,32');
 SELECT id FROM xqueue.take(NULL::jobs, done => '31,32');
@@ -61,10 +53,8 @@ INSERT INTO jobs VALUES ('{"id": "a"}'), ('a'), ('a,b'), ('b');
 SELECT count(*) FROM xqueue.take(NULL::jobs, count => 4);
 SELECT id FROM xqueue.ack(NULL::jobs, '{"id": "a"}');
 SELECT id FROM xqueue.ack(NULL::jobs, 'a,b');
-SELECT xqueue.ack('jobs', '{a,b}');
-:code
-SELECT xqueue.ack('jobs', '{"id": "a"}');
-:code
+SELECT xqueue.ack('jobs', '{a,b}'); :code
+SELECT xqueue.ack('jobs', '{"id": "a"}'); :code
 SELECT id FROM xqueue.ack(NULL::jobs, '{a}'::text[]);
 SELECT id FROM xqueue.ack(NULL::jobs, '{"id": "b"}'::jsonb);
 DROP TABLE jobs;
@@ -81,18 +71,14 @@ DROP TABLE jobs;
 -- Names that PostgreSQL would cut off
 \set VERBOSITY terse
 SELECT xqueue.create(repeat('q', 63))->>'queue' = 'public.' || repeat('q', 63) AS made;
-SELECT xqueue.create(repeat('q', 64));
-:code
-SELECT xqueue.put(repeat('q', 64), '{}');
-:code
-SELECT xqueue.create('public."' || repeat('ö', 32) || '"');
-:code
+SELECT xqueue.create(repeat('q', 64)); :code
+SELECT xqueue.put(repeat('q', 64), '{}'); :code
+SELECT xqueue.create('public."' || repeat('ö', 32) || '"'); :code
 SELECT xqueue.create('"' || repeat('"', 126) || '"')->>'queue' = 'public."' || repeat('"', 126) || '"' AS made;
 SELECT xqueue.drop('"' || repeat('"', 126) || '"');
 \set VERBOSITY default
 CREATE TABLE jobs (id int PRIMARY KEY);
-SELECT xqueue.upgrade('jobs', jsonb_build_object('fields', jsonb_build_object('status', repeat('s', 64))));
-:code
+SELECT xqueue.upgrade('jobs', jsonb_build_object('fields', jsonb_build_object('status', repeat('s', 64)))); :code
 SELECT xqueue.upgrade('jobs', jsonb_build_object('fields', jsonb_build_object('status', repeat('s', 63))))->'fields'->>'status' = repeat('s', 63) AS made;
 DROP TABLE jobs;
 SELECT xqueue.drop(repeat('q', 63));

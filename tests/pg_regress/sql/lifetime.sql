@@ -9,14 +9,11 @@ INSERT INTO jobs VALUES (1), (2), (3);
 SELECT id FROM xqueue.take(NULL::jobs, count => 3);
 SELECT xqueue.ack('jobs', 1, '{"result": "well"}') AS acked;
 SELECT id, status, result FROM xqueue.ack(NULL::jobs, ARRAY[3, 2], '{"result": "both"}');
-SELECT xqueue.ack('jobs', 1);
-:code
-SELECT xqueue.ack('jobs', 1, delay => '1 s');
-:code
+SELECT xqueue.ack('jobs', 1); :code
+SELECT xqueue.ack('jobs', 1, delay => '1 s'); :code
 SELECT id, status FROM xqueue.restart(NULL::jobs, 2);
 SELECT xqueue.stats('jobs')->'transitions' AS transitions;
-SELECT xqueue.upgrade('jobs', '{"features": {"zombie": true}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"features": {"zombie": true}}'); :code
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 
@@ -30,21 +27,17 @@ SELECT id, status, owner, runat > now() + '59 minutes' AS later FROM xqueue.ack(
 SELECT id, status FROM xqueue.ack(NULL::jobs, 3, delay => '30 ms');
 SELECT until('NOT EXISTS (SELECT FROM jobs WHERE id = 3)');
 SELECT id, status FROM xqueue.ack(NULL::jobs, 4, delay => '0');
-SELECT xqueue.switch('jobs', 2, 'Z');
-:code
+SELECT xqueue.switch('jobs', 2, 'Z'); :code
 SELECT until('NOT EXISTS (SELECT FROM jobs WHERE id = 4)');
 SELECT id, status FROM jobs;
-SELECT xqueue.ack('jobs', 2);
-:code
-SELECT xqueue.ack('jobs', 2, delay => '-1 s');
-:code
+SELECT xqueue.ack('jobs', 2); :code
+SELECT xqueue.ack('jobs', 2, delay => '-1 s'); :code
 SELECT id, status, runat FROM xqueue.restart(NULL::jobs, 2);
 SELECT xqueue.stats('jobs')->'transitions' AS transitions, xqueue.stats('jobs')->'calls'->'zombie' AS zombie;
 SELECT xqueue.upgrade('jobs', '{"features": {"zombie": "1 hour"}}')->'features'->'zombie' AS zombie;
 SELECT id FROM xqueue.take(NULL::jobs);
 SELECT id, status, runat > now() + '59 minutes' AS later FROM xqueue.ack(NULL::jobs, 2);
-SELECT xqueue.upgrade('jobs', '{"features": {"keep": true}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"features": {"keep": true}}'); :code
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 
@@ -66,14 +59,10 @@ SELECT until('NOT EXISTS (SELECT FROM jobs WHERE id = 2)');
 SELECT expires > now() + '119 minutes' AS lives FROM jobs WHERE id = 3;
 SELECT expires > now() + '119 minutes' AS lives FROM xqueue.release(NULL::jobs, 3, ttl => '1 minute');
 SELECT xqueue.stats('jobs')->'calls'->'ttl' AS ttl;
-SELECT xqueue.put('jobs', '{"id": 6}', ttl => '-1 s');
-:code
-SELECT xqueue.put('jobs', '{"id": 6, "expires": "2020-01-01"}');
-:code
-SELECT xqueue.put('jobs', '{"id": 6}', ttl => 'soon');
-:code
-SELECT xqueue.put('jobs', '{"id": 6}', ttr => '1 s');
-:code
+SELECT xqueue.put('jobs', '{"id": 6}', ttl => '-1 s'); :code
+SELECT xqueue.put('jobs', '{"id": 6, "expires": "2020-01-01"}'); :code
+SELECT xqueue.put('jobs', '{"id": 6}', ttl => 'soon'); :code
+SELECT xqueue.put('jobs', '{"id": 6}', ttr => '1 s'); :code
 -- with a default, also for tasks inserted by hand
 SELECT xqueue.upgrade('jobs', '{"features": {"ttl": 3600}}')->'features'->'ttl' AS ttl;
 INSERT INTO jobs (id) VALUES (7);
@@ -101,22 +90,15 @@ SELECT count(*) AS "nothing to add" FROM xqueue.touch(NULL::jobs, 1, NULL);
 SELECT id, status, runat FROM xqueue.release(NULL::jobs, ARRAY[1, 2, 3, 4]);
 SELECT id FROM xqueue.take(NULL::jobs, ttr => '20 ms');
 SELECT until('(SELECT status = ''R'' FROM jobs WHERE id = 1)');
-SELECT xqueue.ack('jobs', 1);
-:code
+SELECT xqueue.ack('jobs', 1); :code
 SELECT id, status, owner, runat FROM jobs WHERE id = 1;
 SELECT xqueue.stats('jobs')->'calls'->'ttr' AS ttr;
-SELECT xqueue.touch('jobs', 1, '1 s');
-:code
-SELECT xqueue.touch('jobs', 1, '-1 s');
-:code
-SELECT xqueue.touch('jobs', 99, '1 s');
-:code
-SELECT xqueue.take('jobs', ttr => '-1 s');
-:code
-SELECT xqueue.put('jobs', '{"id": 5, "ttr": "1 h"}', ttr => '1 hour');
-:code
-SELECT xqueue.put('jobs', '{"id": 5, "ttr": "soon"}');
-:code
+SELECT xqueue.touch('jobs', 1, '1 s'); :code
+SELECT xqueue.touch('jobs', 1, '-1 s'); :code
+SELECT xqueue.touch('jobs', 99, '1 s'); :code
+SELECT xqueue.take('jobs', ttr => '-1 s'); :code
+SELECT xqueue.put('jobs', '{"id": 5, "ttr": "1 h"}', ttr => '1 hour'); :code
+SELECT xqueue.put('jobs', '{"id": 5, "ttr": "soon"}'); :code
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 
@@ -142,7 +124,6 @@ CREATE TABLE jobs (id int PRIMARY KEY);
 SELECT xqueue.upgrade('jobs')->'fields' AS fields;
 INSERT INTO jobs VALUES (1);
 SELECT id FROM xqueue.take(NULL::jobs);
-SELECT xqueue.ack('jobs', 1, '{"id": 1}');
-:code
+SELECT xqueue.ack('jobs', 1, '{"id": 1}'); :code
 SELECT id, status FROM jobs;
 DROP TABLE jobs;

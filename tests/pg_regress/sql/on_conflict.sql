@@ -4,14 +4,10 @@
 CREATE TABLE jobs (id text PRIMARY KEY, payload jsonb, note text DEFAULT 'none');
 SELECT xqueue.upgrade('jobs', '{"features": {"delayed": true, "priority": true, "tube": true, "ttl": true, "ttr": true, "keep": true, "buried": true}}')->'key' AS key;
 SELECT xqueue.put('jobs', '{"id": "a", "payload": 1}')->'payload' AS put;
-SELECT xqueue.put('jobs', '{"id": "a", "payload": 2}');
-:code
-SELECT xqueue.put('jobs', '{"id": "a", "payload": 2}', on_conflict => 'error');
-:code
-SELECT xqueue.put('jobs', '{"id": "a", "payload": 2}', on_conflict => 'ignore');
-:code
-SELECT xqueue.put('jobs', '{"id": "a", "payload": 2}', on_conflict => NULL);
-:code
+SELECT xqueue.put('jobs', '{"id": "a", "payload": 2}'); :code
+SELECT xqueue.put('jobs', '{"id": "a", "payload": 2}', on_conflict => 'error'); :code
+SELECT xqueue.put('jobs', '{"id": "a", "payload": 2}', on_conflict => 'ignore'); :code
+SELECT xqueue.put('jobs', '{"id": "a", "payload": 2}', on_conflict => NULL); :code
 -- nothing: returns the existing task
 SELECT t->'id' AS id, t->'payload' AS payload FROM xqueue.put('jobs', '{"id": "a", "payload": 2}', on_conflict => 'nothing') AS t;
 SELECT t->'id' AS id, t->'payload' AS payload
@@ -48,8 +44,7 @@ SELECT t.id FROM xqueue.put(NULL::plain, '[{}, {"payload": 1}]', on_conflict => 
 SELECT t.id, t.payload FROM xqueue.put(NULL::plain, '[{"payload": 2}, {"id": 1, "payload": 3}]', on_conflict => 'update') AS t;
 -- on_conflict does not apply to other constraints
 CREATE UNIQUE INDEX ON jobs (note) WHERE note <> 'none';
-SELECT xqueue.put('jobs', '{"id": "d", "note": "x"}', on_conflict => 'nothing');
-:code
+SELECT xqueue.put('jobs', '{"id": "d", "note": "x"}', on_conflict => 'nothing'); :code
 -- only new tasks need room
 SELECT xqueue.create('few', '{"features": {"capacity": 2}}')->'features'->'capacity' AS capacity;
 SELECT count(*) FROM xqueue.put('few', '[{"id": 1}, {"id": 2}]');
@@ -63,8 +58,7 @@ SELECT t.id, t.payload FROM xqueue.put(NULL::one, '[{"id": 1, "payload": 1}, {"i
 SELECT t.id, t.payload FROM xqueue.put(NULL::one, '[{"id": 1, "payload": 3}, {"id": 1, "payload": 4}]', on_conflict => 'update') AS t;
 SELECT count(*) FROM xqueue.put('one', '[{"id": 2}, {"id": 2}]', on_conflict => 'update');
 SELECT s->'tasks'->'total' AS total, s->'reserved' AS reserved FROM xqueue.stats('one') s;
-SELECT xqueue.put('one', '[{}, {}]', on_conflict => 'nothing');
-:code
+SELECT xqueue.put('one', '[{}, {}]', on_conflict => 'nothing'); :code
 -- tasks that a trigger suppresses or a policy hides are not returned
 CREATE FUNCTION suppress() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER suppress BEFORE INSERT ON plain FOR EACH ROW EXECUTE FUNCTION suppress();
@@ -77,15 +71,13 @@ CREATE POLICY odd ON plain TO regress_on_conflict USING (id % 2 = 1) WITH CHECK 
 GRANT ALL ON plain TO regress_on_conflict;
 SET ROLE regress_on_conflict;
 SELECT t->'id' AS id FROM xqueue.put('plain', '[{"id": 2}, {"id": 1}]', on_conflict => 'nothing') AS t;
-SELECT xqueue.put('plain', '{"id": 2, "payload": 7}', on_conflict => 'update');
-:code
+SELECT xqueue.put('plain', '{"id": 2, "payload": 7}', on_conflict => 'update'); :code
 RESET ROLE;
 REVOKE ALL ON plain FROM regress_on_conflict;
 GRANT SELECT, INSERT ON few TO regress_on_conflict;
 SET ROLE regress_on_conflict;
 SELECT t->'id' AS id FROM xqueue.put('few', '{"id": 2}', on_conflict => 'nothing') AS t;
-SELECT xqueue.put('few', '{"id": 2, "payload": 7}', on_conflict => 'update');
-:code
+SELECT xqueue.put('few', '{"id": 2, "payload": 7}', on_conflict => 'update'); :code
 RESET ROLE;
 DROP TABLE jobs, pairs, plain, few, one;
 DROP ROLE regress_on_conflict;

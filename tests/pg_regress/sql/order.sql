@@ -2,20 +2,14 @@
 \set SHOW_CONTEXT never
 \set code '\\echo SQLSTATE :LAST_ERROR_SQLSTATE'
 CREATE TABLE jobs (id uuid PRIMARY KEY, "at" timestamptz NOT NULL, later timestamptz, place point NOT NULL, rank int NOT NULL, "No." int NOT NULL);
-SELECT xqueue.upgrade('jobs', '{"fields": {"order": "later"}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"fields": {"order": ["at", "gone"]}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"fields": {"order": "ctid"}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"fields": {"order": "place"}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"fields": {"order": {"at": "desc"}}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"fields": {"order": "later"}}'); :code
+SELECT xqueue.upgrade('jobs', '{"fields": {"order": ["at", "gone"]}}'); :code
+SELECT xqueue.upgrade('jobs', '{"fields": {"order": "ctid"}}'); :code
+SELECT xqueue.upgrade('jobs', '{"fields": {"order": "place"}}'); :code
+SELECT xqueue.upgrade('jobs', '{"fields": {"order": {"at": "desc"}}}'); :code
 SELECT xqueue.upgrade('jobs', '{"fields": {"priority": "rank", "order": ["at", "rank"]}, "features": {"priority": true}}');
 :code
-SELECT xqueue.upgrade('jobs', '{"fields": {"order": "status"}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"fields": {"order": "status"}}'); :code
 SELECT jsonb_array_elements_text(xqueue.upgrade('jobs', '{"fields": {"order": ["No.", "at"]}, "features": {"buried": true}}', true)->'ddl') AS ddl;
 SELECT xqueue.upgrade('jobs', '{"fields": {"order": ["No.", "at"]}}')->'fields' AS fields;
 SELECT xqueue.upgrade('jobs')->'fields'->'order' AS stays;
@@ -54,6 +48,5 @@ SELECT xqueue.create('words', '{"features": {"id": "gen_random_uuid"}}') IS NOT 
 SELECT xqueue.create('letters', '{"features": {"id": "gen_random_uuid"}, "fields": {"order": "Sent"}}')->'fields' AS fields;
 SELECT xqueue.put('letters', '[{"payload": 1}, {"payload": 2}, {"payload": 3}]') IS NOT NULL AS put;
 SELECT payload FROM xqueue.take(NULL::letters, count => 3);
-SELECT xqueue.create('lost', '{"fields": {"order": ["a", "b"]}}');
-:code
+SELECT xqueue.create('lost', '{"fields": {"order": ["a", "b"]}}'); :code
 DROP TABLE words, letters;

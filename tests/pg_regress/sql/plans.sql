@@ -38,8 +38,7 @@ SELECT (SELECT t.id FROM xqueue.take(NULL::parcels) t WHERE t.id > n) AS once FR
 CREATE TABLE log (id bigint, what text);
 WITH t AS (SELECT * FROM xqueue.take(NULL::parcels)) INSERT INTO log SELECT id, upper(payload) FROM t RETURNING *;
 EXECUTE got('0', 2);
-EXECUTE got(NULL, 1);
-:code
+EXECUTE got(NULL, 1); :code
 EXECUTE taken('0', 1);
 SELECT id FROM xqueue.take(NULL::parcels) UNION ALL SELECT id FROM xqueue.take(NULL::parcels) ORDER BY 1;
 
@@ -136,8 +135,7 @@ ALTER TABLE parcels ADD COLUMN weight int DEFAULT 5;
 EXECUTE next;
 SELECT id, weight FROM xqueue.take(NULL::parcels);
 ALTER TABLE parcels ALTER payload TYPE varchar(50);
-EXECUTE next;
-:code
+EXECUTE next; :code
 DEALLOCATE next;
 PREPARE next AS SELECT id, payload FROM xqueue.take(NULL::parcels);
 EXECUTE next;
@@ -147,10 +145,8 @@ CREATE ROLE porter;
 GRANT SELECT, INSERT, UPDATE, DELETE ON parcels TO porter;
 REVOKE EXECUTE ON FUNCTION xqueue.take(anyelement, interval, integer, text, interval, anycompatible, anycompatible) FROM PUBLIC;
 SET ROLE porter;
-SELECT id FROM xqueue.take(NULL::parcels);
-:code
-EXECUTE next;
-:code
+SELECT id FROM xqueue.take(NULL::parcels); :code
+EXECUTE next; :code
 RESET ROLE;
 GRANT EXECUTE ON FUNCTION xqueue.take(anyelement, interval, integer, text, interval, anycompatible, anycompatible) TO PUBLIC;
 

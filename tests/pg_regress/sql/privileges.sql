@@ -20,16 +20,11 @@ SELECT xqueue.check('work.jobs');
 
 -- A stranger
 SET ROLE xqueue_stranger;
-SELECT xqueue.upgrade('work.jobs');
-:code
-SELECT xqueue.upgrade('work.jobs', dry_run => true);
-:code
-SELECT xqueue.downgrade('work.jobs');
-:code
-SELECT xqueue.drop('work.jobs');
-:code
-SELECT xqueue.create('work.mine');
-:code
+SELECT xqueue.upgrade('work.jobs'); :code
+SELECT xqueue.upgrade('work.jobs', dry_run => true); :code
+SELECT xqueue.downgrade('work.jobs'); :code
+SELECT xqueue.drop('work.jobs'); :code
+SELECT xqueue.create('work.mine'); :code
 SELECT count(*) FROM xqueue.stats();
 SELECT count(*) FROM xqueue.queues;
 SELECT count(*) FROM xqueue.taken;
@@ -37,21 +32,17 @@ SELECT count(*) FROM xqueue.consumers;
 
 -- Every role can read the registry, but not write it
 SELECT relation FROM xqueue.queue JOIN pg_class c ON c.oid = relation ORDER BY relation::text;
-DELETE FROM xqueue.queue;
-:code
-INSERT INTO xqueue.queue VALUES ('work.jobs', 0, '{}');
-:code
+DELETE FROM xqueue.queue; :code
+INSERT INTO xqueue.queue VALUES ('work.jobs', 0, '{}'); :code
 
 -- Trigger functions can neither be used on another table nor be called
 CREATE TEMP TABLE own (id int);
 CREATE TRIGGER t AFTER INSERT ON own FOR EACH ROW EXECUTE FUNCTION xqueue_internal.row_changed();
 INSERT INTO own VALUES (1);
-SELECT xqueue_internal.row_changed();
-:code
+SELECT xqueue_internal.row_changed(); :code
 DROP TRIGGER t ON own;
 CREATE TRIGGER t AFTER INSERT ON own EXECUTE FUNCTION xqueue_internal.registry_changed();
-INSERT INTO own VALUES (2);
-:code
+INSERT INTO own VALUES (2); :code
 DROP TABLE own;
 RESET ROLE;
 

@@ -34,10 +34,8 @@ SELECT id, status, runat, attempts, reason FROM jobs ORDER BY id;
 UPDATE jobs SET status = 'R', attempts = 0 WHERE id = 1;
 SELECT id, attempts FROM xqueue.take(NULL::jobs);
 SELECT xqueue.ack('jobs', 1) - 'owner' AS acked;
-SELECT xqueue.put('jobs', '{"id": 3, "attempts": 5}');
-:code
-SELECT xqueue.put('jobs', '{"id": 3, "reason": "so"}');
-:code
+SELECT xqueue.put('jobs', '{"id": 3, "attempts": 5}'); :code
+SELECT xqueue.put('jobs', '{"id": 3, "reason": "so"}'); :code
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 
@@ -48,17 +46,12 @@ INSERT INTO jobs VALUES (1), (2);
 SELECT id, attempts FROM xqueue.take(NULL::jobs, count => 2);
 SELECT id FROM xqueue.release(NULL::jobs, 1);
 SELECT id, attempts FROM xqueue.take(NULL::jobs);
-SELECT xqueue.ack('jobs', 1, attempt => 1);
-:code
-SELECT xqueue.ack('jobs', 1, attempt => 3);
-:code
-SELECT xqueue.ack('jobs', 1, attempt => -1);
-:code
-SELECT xqueue.ack('jobs', 1, attempt => 99999999999);
-:code
+SELECT xqueue.ack('jobs', 1, attempt => 1); :code
+SELECT xqueue.ack('jobs', 1, attempt => 3); :code
+SELECT xqueue.ack('jobs', 1, attempt => -1); :code
+SELECT xqueue.ack('jobs', 1, attempt => 99999999999); :code
 SELECT id, attempts FROM xqueue.ack(NULL::jobs, 1, attempt => 2);
-SELECT xqueue.ack('jobs', 1, attempt => 2);
-:code
+SELECT xqueue.ack('jobs', 1, attempt => 2); :code
 SELECT id FROM xqueue.ack(NULL::jobs, 2, attempt => NULL);
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
@@ -106,17 +99,12 @@ DROP TABLE jobs;
 
 -- Contradictory and invalid options
 CREATE TABLE jobs (id int PRIMARY KEY);
-SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"limit": 0}}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"limit": 2}, "buried": false}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"backoff": -1}}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"backoff": "soon"}}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"limit": 0}}}'); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"limit": 2}, "buried": false}}'); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"backoff": -1}}}'); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"backoff": "soon"}}}'); :code
 SELECT xqueue.upgrade('jobs')->'features'->'retry' AS retry;
 INSERT INTO jobs VALUES (1);
 SELECT id FROM xqueue.take(NULL::jobs);
-SELECT xqueue.ack('jobs', 1, attempt => 1);
-:code
+SELECT xqueue.ack('jobs', 1, attempt => 1); :code
 DROP TABLE jobs;

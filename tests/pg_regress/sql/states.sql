@@ -6,8 +6,7 @@
 CREATE TYPE progress AS ENUM ('new', 'running', 'later', 'stuck', 'dead', 'over');
 CREATE TABLE orders (id int PRIMARY KEY, progress progress NOT NULL DEFAULT 'new');
 INSERT INTO orders VALUES (1, 'new'), (2, 'over'), (3, 'stuck'), (4, 'new');
-SELECT xqueue.upgrade('orders', '{"fields": {"status": "progress"}}');
-:code
+SELECT xqueue.upgrade('orders', '{"fields": {"status": "progress"}}'); :code
 SELECT xqueue.upgrade('orders', '{"fields": {"status": "progress"}, "states": {"R": "new", "T": "running", "W": "later", "B": "stuck", "Z": "dead", "D": "finished"}}');
 :code
 SELECT jsonb_array_elements_text(xqueue.upgrade('orders', '{"fields": {"status": "progress"}, "features": {"delayed": true},
@@ -50,16 +49,13 @@ DROP TABLE texts;
 CREATE DOMAIN step AS smallint CHECK (VALUE >= -1);
 CREATE TABLE numbers (id int PRIMARY KEY, a smallint NOT NULL DEFAULT 0, b int, c bigint, d step);
 INSERT INTO numbers VALUES (1, 0, 0, 0, 0), (2, 3, 3, 3, 3), (3, 2, 2, 2, 2), (4, 0, 0, 0, 0);
-SELECT xqueue.upgrade('numbers', '{"fields": {"status": "a"}}');
-:code
+SELECT xqueue.upgrade('numbers', '{"fields": {"status": "a"}}'); :code
 SELECT xqueue.upgrade('numbers', '{"fields": {"status": "a"}, "states": {"R": 0, "T": 1, "W": 2, "B": 3, "Z": 4, "D": 40000}}');
 :code
 SELECT xqueue.upgrade('numbers', '{"fields": {"status": "a"}, "states": {"R": "00", "T": 1, "W": 2, "B": 3, "Z": 4, "D": 5}}');
 :code
-SELECT xqueue.upgrade('numbers', '{"fields": {"status": "a"}, "states": {"R": 0, "T": 0}}');
-:code
-SELECT xqueue.upgrade('numbers', '{"fields": {"status": "a"}, "states": {"R": 0.5}}');
-:code
+SELECT xqueue.upgrade('numbers', '{"fields": {"status": "a"}, "states": {"R": 0, "T": 0}}'); :code
+SELECT xqueue.upgrade('numbers', '{"fields": {"status": "a"}, "states": {"R": 0.5}}'); :code
 CREATE FUNCTION pg_temp.works(name text) RETURNS TABLE (step text, result text) LANGUAGE plpgsql AS $$
 BEGIN
     step := 'states'; result := xqueue.upgrade('numbers', format('{"fields": {"status": %s}, "features": {"delayed": true, "keep": true},
@@ -82,8 +78,7 @@ SELECT * FROM pg_temp.works('d') WHERE step <> 'states';
 SELECT xqueue.upgrade('numbers', '{"fields": {"status": "b"}, "features": {"buried": true}, "states": {"R": 0, "T": 1, "W": 2, "B": 3, "Z": -1, "D": 5}}')->'states' AS states;
 SELECT column_default FROM information_schema.columns WHERE table_name = 'numbers' AND column_name = 'b';
 INSERT INTO numbers (id) VALUES (5);
-INSERT INTO numbers (id, b) VALUES (6, 7);
-:code
+INSERT INTO numbers (id, b) VALUES (6, 7); :code
 SELECT xqueue.stats('numbers')->'tasks' AS tasks;
 SELECT xqueue.check('numbers');
 DROP TABLE numbers;
@@ -114,12 +109,9 @@ SELECT * FROM gaps ORDER BY id;
 DROP TABLE gaps;
 
 -- Other values are refused, also by hand, and no row changes
-INSERT INTO archive (id, status) VALUES (4, 'X');
-:code
-UPDATE archive SET status = 'X' WHERE id = 1;
-:code
-UPDATE archive SET status = NULL WHERE id = 1;
-:code
+INSERT INTO archive (id, status) VALUES (4, 'X'); :code
+UPDATE archive SET status = 'X' WHERE id = 1; :code
+UPDATE archive SET status = NULL WHERE id = 1; :code
 SELECT id, status FROM archive ORDER BY id;
 -- each state by hand
 UPDATE archive SET status = 'B' WHERE id = 1;

@@ -12,28 +12,17 @@ SELECT id FROM xqueue.take(NULL::jobs);
 EXECUTE tasks;
 
 -- Refused with the number of tasks and a hint; nothing changes
-SELECT xqueue.upgrade('jobs', '{"features": {"delayed": false}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"buried": false}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"keep": false}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"keep": false, "zombie": true}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"buried": false}}', dry_run => true);
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"buried": false}, "convert": {"W": "R"}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"convert": {"B": "R"}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"buried": false, "keep": false}, "convert": {"B": "D", "D": "R"}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"convert": {"T": "R"}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"convert": {"B": null}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"convert": "R"}');
-:code
+SELECT xqueue.upgrade('jobs', '{"features": {"delayed": false}}'); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"buried": false}}'); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"keep": false}}'); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"keep": false, "zombie": true}}'); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"buried": false}}', dry_run => true); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"buried": false}, "convert": {"W": "R"}}'); :code
+SELECT xqueue.upgrade('jobs', '{"convert": {"B": "R"}}'); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"buried": false, "keep": false}, "convert": {"B": "D", "D": "R"}}'); :code
+SELECT xqueue.upgrade('jobs', '{"convert": {"T": "R"}}'); :code
+SELECT xqueue.upgrade('jobs', '{"convert": {"B": null}}'); :code
+SELECT xqueue.upgrade('jobs', '{"convert": "R"}'); :code
 EXECUTE tasks;
 SELECT xqueue.upgrade('jobs')->'features' @> '{"delayed": true, "buried": true, "keep": true}' AS "as it was";
 
@@ -100,15 +89,12 @@ SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"limit": 1, "backoff": 60
 INSERT INTO jobs VALUES (1), (2);
 SELECT id FROM xqueue.take(NULL::jobs);
 SELECT id, status FROM xqueue.release(NULL::jobs, 1);
-SELECT xqueue.upgrade('jobs', '{"features": {"retry": false}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"features": {"buried": false}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"features": {"retry": false}}'); :code
+SELECT xqueue.upgrade('jobs', '{"features": {"buried": false}}'); :code
 SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"limit": 5, "backoff": 60}}}')->'features'->'retry' AS retry;
 SELECT id FROM xqueue.take(NULL::jobs);
 SELECT id, status FROM xqueue.release(NULL::jobs, 2);
-SELECT xqueue.upgrade('jobs', '{"features": {"retry": false}, "convert": {"B": "R"}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"features": {"retry": false}, "convert": {"B": "R"}}'); :code
 SELECT xqueue.upgrade('jobs', '{"features": {"retry": true}, "convert": {"B": "R", "W": "R"}}')->'features' AS features;
 SELECT id, status, runat, attempts, reason FROM jobs ORDER BY id;
 SELECT xqueue.check('jobs');

@@ -36,8 +36,7 @@ SELECT id FROM xqueue.ack(NULL::jobs, ARRAY[100, 101]);
 SELECT count(*) FROM xqueue.ack(NULL::jobs, '{}'::bigint[]);
 SELECT id, status FROM jobs ORDER BY id;
 -- a batch with a missing task is refused as a whole
-SELECT xqueue.ack('jobs', ARRAY[7, 999]);
-:code
+SELECT xqueue.ack('jobs', ARRAY[7, 999]); :code
 SELECT id, status FROM jobs ORDER BY id;
 
 -- if_held: a task that this session does not hold gives no row and no error
@@ -46,8 +45,7 @@ SELECT xqueue.ack('jobs', 999, if_held => true);
 SELECT id, status FROM xqueue.release(NULL::jobs, ARRAY[999, 7, 102], if_held => true) ORDER BY id;
 SELECT id, status FROM xqueue.release(NULL::jobs, ARRAY[999, 7, 102], if_held => true);
 ROLLBACK;
-SELECT xqueue.ack('jobs', ARRAY[7, 999], if_held => NULL);
-:code
+SELECT xqueue.ack('jobs', ARRAY[7, 999], if_held => NULL); :code
 
 -- release: ready in its old position, or waiting
 SELECT xqueue.release('jobs', 102);
@@ -123,14 +121,10 @@ SELECT region, no FROM xqueue.take(NULL::parts, id => ARRAY[ROW('n', 2), ROW('b,
 SELECT region, no FROM xqueue.release(NULL::parts, ROW('n', 2));
 SELECT (xqueue.ack(p)).no FROM parts p WHERE status = 'T' ORDER BY p.no;
 SELECT region, no, status FROM parts ORDER BY 1, 2;
-SELECT xqueue.ack('parts', ROW('n', 2));
-:code
-SELECT xqueue.ack('parts', ROW('n'));
-:code
-SELECT xqueue.ack('parts', 1);
-:code
-SELECT xqueue.ack('parts', '{"no": 2}'::jsonb);
-:code
+SELECT xqueue.ack('parts', ROW('n', 2)); :code
+SELECT xqueue.ack('parts', ROW('n')); :code
+SELECT xqueue.ack('parts', 1); :code
+SELECT xqueue.ack('parts', '{"no": 2}'::jsonb); :code
 SELECT xqueue.check('parts');
 DROP TABLE parts;
 

@@ -13,16 +13,11 @@ SELECT id, priority FROM xqueue.take(NULL::jobs, count => 9);
 SELECT id, status FROM xqueue.release(NULL::jobs, '{6,1,3}', '{"priority": -9}');
 SELECT xqueue.take('jobs')->'id' AS id;
 SELECT (xqueue.put(ROW(8, 'R', NULL, 7)::jobs)).priority;
-SELECT xqueue.put('jobs', '{"id": 7, "priority": "high"}');
-:code
-SELECT xqueue.put('jobs', '{"id": 7, "priority": 1}', priority => 1);
-:code
-SELECT xqueue.put('jobs', '{"id": 7, "priority": null}');
-:code
-SELECT xqueue.put('jobs', '{"id": 7}', tube => 'a');
-:code
-SELECT xqueue.upgrade('jobs', '{"tube_stats": ["a"], "features": {"tube": false}}');
-:code
+SELECT xqueue.put('jobs', '{"id": 7, "priority": "high"}'); :code
+SELECT xqueue.put('jobs', '{"id": 7, "priority": 1}', priority => 1); :code
+SELECT xqueue.put('jobs', '{"id": 7, "priority": null}'); :code
+SELECT xqueue.put('jobs', '{"id": 7}', tube => 'a'); :code
+SELECT xqueue.upgrade('jobs', '{"tube_stats": ["a"], "features": {"tube": false}}'); :code
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 
@@ -49,24 +44,20 @@ SELECT id FROM xqueue.take(NULL::jobs, tube => 'b');
 SELECT id FROM xqueue.take(NULL::jobs, tube => 'c');
 SELECT xqueue.stats('jobs')->'tubes' AS tubes;
 SELECT xqueue.stats('jobs')->'transitions' AS transitions;
-SELECT xqueue.put('jobs', '{"id": 9, "tube": "a"}', tube => 'b');
-:code
+SELECT xqueue.put('jobs', '{"id": 9, "tube": "a"}', tube => 'b'); :code
 SELECT xqueue.put('jobs', '{"id": 9, "tube": {"no": "label"}}') - 'owner' AS task;
 DELETE FROM jobs WHERE id = 9;
 -- statistics of other tubes: their tasks are counted first
 SELECT xqueue.upgrade('jobs', '{"tube_stats": ["b"]}')->'tube_stats' AS tube_stats;
 SELECT until('(xqueue.stats(''jobs'')->>''exact'')::boolean');
 SELECT xqueue.stats('jobs')->'tubes'->'b'->'tasks' AS b;
-SELECT xqueue.upgrade('jobs', '{"tube_stats": "b"}');
-:code
+SELECT xqueue.upgrade('jobs', '{"tube_stats": "b"}'); :code
 SELECT xqueue.upgrade('jobs', jsonb_build_object('tube_stats', (SELECT jsonb_agg(n::text) FROM generate_series(1, 17) n)));
 :code
-SELECT xqueue.upgrade('jobs', '{"features": {"tube": false}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"features": {"tube": false}}'); :code
 SELECT xqueue.upgrade('jobs', '{"features": {"tube": false}, "tube_stats": []}')->'features'->'tube' AS tube;
 SELECT xqueue.stats('jobs')->'tubes' AS tubes;
-SELECT xqueue.take('jobs', tube => 'b');
-:code
+SELECT xqueue.take('jobs', tube => 'b'); :code
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 
@@ -78,23 +69,17 @@ INSERT INTO parts VALUES ('a', 1, 'red', 1), ('a', 2, 'green', 2), ('b', 1, 'red
 SELECT region, no FROM xqueue.take(NULL::parts, tube => 'red', count => 2);
 SELECT region, no FROM xqueue.put(NULL::parts, '{"region": "d", "no": 1}', priority => 0, tube => 'green');
 SELECT region, no FROM xqueue.take(NULL::parts, count => 9);
-SELECT xqueue.take('parts', tube => 'blue');
-:code
-SELECT xqueue.put('parts', '{"region": "d", "no": 2}', tube => 'blue');
-:code
-SELECT xqueue.put('parts', '{"region": "d", "no": 2}', priority => 40000);
-:code
+SELECT xqueue.take('parts', tube => 'blue'); :code
+SELECT xqueue.put('parts', '{"region": "d", "no": 2}', tube => 'blue'); :code
+SELECT xqueue.put('parts', '{"region": "d", "no": 2}', priority => 40000); :code
 SELECT xqueue.check('parts');
 DROP TABLE parts;
 DROP TYPE colour;
 
 -- A tube of a type that has no order, or no equality
 CREATE TABLE jobs (id int PRIMARY KEY, place point, data xid);
-SELECT xqueue.upgrade('jobs', '{"fields": {"tube": "place"}, "features": {"tube": true}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"fields": {"tube": "data"}, "features": {"tube": true}}');
-:code
-SELECT xqueue.upgrade('jobs', '{"fields": {"priority": "place"}, "features": {"priority": true}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"fields": {"tube": "place"}, "features": {"tube": true}}'); :code
+SELECT xqueue.upgrade('jobs', '{"fields": {"tube": "data"}, "features": {"tube": true}}'); :code
+SELECT xqueue.upgrade('jobs', '{"fields": {"priority": "place"}, "features": {"priority": true}}'); :code
 SELECT count(*) AS "nothing has happened" FROM xqueue.queues WHERE queue = 'jobs'::regclass;
 DROP TABLE jobs;

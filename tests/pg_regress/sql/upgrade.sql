@@ -41,8 +41,7 @@ SELECT part, definition FROM pg_temp.parts WHERE of = 'jobs'::regclass ORDER BY 
 
 -- A feature cannot go while a task waits; afterwards its index goes, and its column stays
 SELECT xqueue.put('jobs', '{"id": 4}', '1 day') - 'runat' AS put;
-SELECT xqueue.upgrade('jobs', '{"features": {"delayed": false}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"features": {"delayed": false}}'); :code
 UPDATE jobs SET status = 'R', runat = NULL WHERE id = 4;
 SELECT jsonb_array_elements_text(xqueue.upgrade('jobs', '{"features": {"delayed": false}}', true)->'ddl') AS ddl;
 SELECT xqueue.upgrade('jobs', '{"features": {"delayed": false}}');
@@ -52,16 +51,13 @@ SELECT jsonb_array_elements_text(xqueue.upgrade('jobs', '{"features": {"delayed"
 SELECT xqueue.upgrade('jobs', '{"features": {"delayed": true}}')->'fields' AS fields;
 
 -- Options that a live queue cannot change
-SELECT xqueue.upgrade('jobs', '{"states": {"R": "ready"}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"states": {"R": "ready"}}'); :code
 ALTER TABLE jobs ADD COLUMN other "char";
-SELECT xqueue.upgrade('jobs', '{"fields": {"status": "other"}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"fields": {"status": "other"}}'); :code
 ALTER TABLE jobs DROP COLUMN other;
 
 -- check finds a missing trigger and a missing index, and upgrade makes them again
-DROP INDEX xqueue_jobs_ready_idx;
-:code
+DROP INDEX xqueue_jobs_ready_idx; :code
 DELETE FROM pg_depend WHERE classid = 'pg_trigger'::regclass AND refobjid = 'xqueue_jobs_ready_idx'::regclass;
 DROP INDEX xqueue_jobs_ready_idx;
 DROP TRIGGER xqueue_delete ON jobs;
@@ -81,12 +77,9 @@ SELECT xqueue.ack('work', 1) - 'owner' AS acked;
 -- The queue becomes a table; its columns stay, or go
 SELECT xqueue.downgrade('work');
 SELECT part, definition FROM pg_temp.parts WHERE of = 'work'::regclass ORDER BY part, definition COLLATE "C";
-SELECT xqueue.take('work');
-:code
-SELECT xqueue.downgrade('work');
-:code
-SELECT xqueue.upgrade('work');
-:code
+SELECT xqueue.take('work'); :code
+SELECT xqueue.downgrade('work'); :code
+SELECT xqueue.upgrade('work'); :code
 SELECT xqueue.upgrade('work', '{"fields": {"status": "Status", "owner": "owner"}}')->'fields' AS fields;
 SELECT xqueue.downgrade(NULL::work, drop_columns => true);
 SELECT part, definition FROM pg_temp.parts WHERE of = 'work'::regclass ORDER BY part, definition COLLATE "C";
@@ -114,26 +107,21 @@ DROP TABLE indexed;
 
 -- An existing column that the options do not name is the user's own
 CREATE TABLE own (id int PRIMARY KEY, owner int, runat date);
-SELECT xqueue.upgrade('own');
-:code
-SELECT xqueue.upgrade('own', '{"fields": {"owner": "owner"}}');
-:code
+SELECT xqueue.upgrade('own'); :code
+SELECT xqueue.upgrade('own', '{"fields": {"owner": "owner"}}'); :code
 SELECT xqueue.upgrade('own', '{"fields": {"owner": "taken_by"}}')->'fields' AS fields;
-SELECT xqueue.upgrade('own', '{"features": {"delayed": true}}');
-:code
+SELECT xqueue.upgrade('own', '{"features": {"delayed": true}}'); :code
 SELECT xqueue.upgrade('own', '{"features": {"delayed": true}, "fields": {"runat": "start_at"}}')->'fields' AS fields;
 DROP TABLE own;
 
 -- create and drop
 SELECT xqueue.create('made');
 SELECT part, definition FROM pg_temp.parts WHERE of = 'made'::regclass ORDER BY part, definition COLLATE "C";
-SELECT xqueue.create('made');
-:code
+SELECT xqueue.create('made'); :code
 SELECT xqueue.create('made', '{"features": {"delayed": true}}', if_not_exists => true)->'features' AS features;
 SELECT xqueue.put('made', '{"payload": [1]}');
 SELECT xqueue.take('made') - 'owner' AS taken;
-SELECT xqueue.drop('made');
-:code
+SELECT xqueue.drop('made'); :code
 SELECT xqueue.release('made', 1);
 SELECT xqueue.drop('made');
 SELECT to_regclass('made');
@@ -141,8 +129,6 @@ SELECT xqueue.create('public.quick', temporary => true)->'queue' AS queue;
 SELECT relpersistence FROM pg_class WHERE oid = 'quick'::regclass;
 SELECT xqueue.drop(NULL::quick);
 CREATE TABLE plain (id int PRIMARY KEY);
-SELECT xqueue.create('plain', if_not_exists => true);
-:code
-SELECT xqueue.drop('plain');
-:code
+SELECT xqueue.create('plain', if_not_exists => true); :code
+SELECT xqueue.drop('plain'); :code
 DROP TABLE plain;

@@ -31,11 +31,9 @@ SELECT xqueue.check('jobs');
 \set VERBOSITY terse
 UPDATE jobs SET status = 'R', owner = NULL;
 INSERT INTO jobs (tube) VALUES ('a'), ('a');
-UPDATE jobs SET status = 'T' WHERE tube = 'a';
-:code
+UPDATE jobs SET status = 'T' WHERE tube = 'a'; :code
 SELECT id, tube FROM xqueue.take(NULL::jobs, tube => 'a');
-UPDATE jobs SET status = 'T' WHERE tube = 'a' AND status = 'R';
-:code
+UPDATE jobs SET status = 'T' WHERE tube = 'a' AND status = 'R'; :code
 \set VERBOSITY default
 BEGIN;
 UPDATE jobs SET status = 'R', owner = NULL;
@@ -64,8 +62,7 @@ SELECT indexdef FROM pg_indexes WHERE tablename = 'jobs' AND indexname ~ 'subque
 SELECT xqueue.upgrade('jobs', '{"features": {"utube": false, "tube": true}}')->'features'->'utube' AS utube;
 SELECT indexdef FROM pg_indexes WHERE tablename = 'jobs' AND indexdef ~ 'subqueue|flight|tube' ORDER BY 1;
 SELECT id, tube FROM xqueue.take(NULL::jobs, count => 9);
-SELECT xqueue.upgrade('jobs', '{"features": {"utube": true}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"features": {"utube": true}}'); :code
 SELECT count(*) FROM xqueue.release(NULL::jobs, ARRAY(SELECT id FROM jobs WHERE status = 'T' ORDER BY id));
 SELECT xqueue.upgrade('jobs', '{"features": {"utube": true}}')->'features'->'utube' AS utube;
 SELECT id, tube FROM xqueue.take(NULL::jobs, count => 9) ORDER BY id;
@@ -77,8 +74,7 @@ DROP TABLE jobs;
 -- Without labels all tasks are one sub-queue
 CREATE TABLE jobs (id int PRIMARY KEY, status "char" NOT NULL DEFAULT 'R', owner uuid);
 INSERT INTO jobs VALUES (1, 'T'), (2, 'T'), (3, 'R');
-SELECT xqueue.upgrade('jobs', '{"fields": {"status": "status", "owner": "owner"}, "features": {"utube": true}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"fields": {"status": "status", "owner": "owner"}, "features": {"utube": true}}'); :code
 UPDATE jobs SET status = 'R';
 SELECT xqueue.upgrade('jobs', '{"fields": {"status": "status", "owner": "owner"}, "features": {"utube": true}}')->'fields' AS fields;
 SELECT id FROM xqueue.take(NULL::jobs, count => 9);
@@ -95,8 +91,7 @@ SELECT indexdef FROM pg_indexes WHERE tablename = 'jobs' ORDER BY indexname;
 INSERT INTO jobs (id, customer) VALUES
     (1, '00000000-0000-0000-0000-00000000000a'), (2, '00000000-0000-0000-0000-00000000000a'), (3, NULL);
 SELECT id FROM xqueue.take(NULL::jobs, count => 9);
-SELECT xqueue.take('jobs', tube => 'nobody');
-:code
+SELECT xqueue.take('jobs', tube => 'nobody'); :code
 SELECT xqueue.check('jobs');
 DROP INDEX in_flight;
 SELECT xqueue.check('jobs');
@@ -104,6 +99,5 @@ SELECT xqueue.upgrade('jobs')->'queue' AS queue;
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 CREATE TABLE jobs (id int PRIMARY KEY, label tsvector);
-SELECT xqueue.upgrade('jobs', '{"fields": {"tube": "label"}, "features": {"utube": true}}');
-:code
+SELECT xqueue.upgrade('jobs', '{"fields": {"tube": "label"}, "features": {"utube": true}}'); :code
 DROP TABLE jobs;
