@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -52,17 +52,9 @@ impl Tokens {
     }
 }
 
-pub struct Options {
-    /// The file that names the folder of the server's socket.
-    pub address: PathBuf,
-    pub log: PathBuf,
-    pub id: u32,
-    /// Slot 0 is the consumer of the queues with a single consumer.
-    pub slot: u32,
-    pub seed: u64,
-}
-
-pub fn run(options: &Options) {
+/// Runs a client. The file `address` names the folder of the server's socket. Slot 0 is the consumer of the queues with a
+/// single consumer.
+pub fn run(address: &str, log: &str, id: u32, slot: usize, seed: u64) {
     let is_over = Arc::new(AtomicBool::new(false));
     let over = is_over.clone();
     std::thread::spawn(move || {
@@ -71,13 +63,12 @@ pub fn run(options: &Options) {
         drop(std::io::stdin().read_to_end(&mut rest));
         over.store(true, Ordering::Relaxed);
     });
-    let mut random = StdRng::seed_from_u64(options.seed);
-    let mut log = Log::open(&options.log);
-    let mut tokens = Tokens::of(options.id);
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut log = Log::open(log.as_ref());
+    let mut tokens = Tokens::of(id);
+    let name = if slot == LASTING { LASTING_NAME.into() } else { format!("client {id}") };
     while !is_over.load(Ordering::Relaxed) {
-        let folder = std::fs::read_to_string(&options.address).unwrap_or_default();
-        let is_lasting = options.slot as usize == LASTING;
-        let name = if is_lasting { LASTING_NAME.into() } else { format!("client {}", options.id) };
+        let folder = std::fs::read_to_string(address).unwrap_or_default();
         let Ok(connection) = Connection::open(folder.trim(), &name) else {
             std::thread::sleep(Duration::from_millis(20));
             continue;
@@ -85,13 +76,13 @@ pub fn run(options: &Options) {
         log.write(Kind::Connected, 0, now(), &[]);
         let mut work = Work::new(connection, &mut log, &mut tokens, &mut random);
         // The connection is lost or has ended, and its leases with it.
-        drop(session(&mut work, options.slot, &is_over));
+        drop(session(&mut work, slot, &is_over));
     }
 }
 
-fn session(work: &mut Work, slot: u32, is_over: &AtomicBool) -> Result<(), Lost> {
+fn session(work: &mut Work, slot: usize, is_over: &AtomicBool) -> Result<(), Lost> {
     let start = Instant::now();
-    let length = match slot as usize {
+    let length = match slot {
         0 => work.random.random_range(20_000..30_000),
         LASTING => u64::MAX,
         _ => work.random.random_range(100..10_000),
@@ -100,7 +91,7 @@ fn session(work: &mut Work, slot: u32, is_over: &AtomicBool) -> Result<(), Lost>
     while start.elapsed() < length && !is_over.load(Ordering::Relaxed) {
         let queue = work.random.random_range(0..QUEUES.len());
         let spec = &QUEUES[queue];
-        let consumes = !spec.single_consumer || (slot == 0 && start.elapsed() > SETTLING);
+        let consumes = !spec.has_single_consumer() || (slot == 0 && start.elapsed() > SETTLING);
         turn(work, queue, spec, consumes)?;
     }
     Ok(())
@@ -110,7 +101,7 @@ fn session(work: &mut Work, slot: u32, is_over: &AtomicBool) -> Result<(), Lost>
 /// gets fewer tasks.
 fn turn(work: &mut Work, queue: usize, spec: &Spec, consumes: bool) -> Result<(), Lost> {
     match work.random.random_range(0..100) {
-        0..35 if consumes || !spec.single_consumer => work.put(queue),
+        0..35 if consumes || !spec.has_single_consumer() => work.put(queue),
         0..6 => work.put(queue),
         35..38 => work.insert(queue),
         38..41 => work.put_partly(queue),
@@ -119,7 +110,7 @@ fn turn(work: &mut Work, queue: usize, spec: &Spec, consumes: bool) -> Result<()
         75..85 => work.take_and_ack_in_transaction(queue),
         85..92 => work.take_done(queue),
         92..97 => work.next(queue),
-        _ if spec.buries => work.kick(queue),
+        _ if spec.has("buried") => work.kick(queue),
         _ => work.take_and_settle(queue),
     }
 }

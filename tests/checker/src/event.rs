@@ -1,12 +1,12 @@
-//! The log of a client: an append-only file of lines `KIND QUEUE BEGIN END ITEM…`, written before and after each call.
-//! Times are microseconds of the clock that clients and servers share.
+//! The log of a client: an append-only file with an event per line, written before and after each call. A line is a JSON
+//! array of the event's fields. Times are microseconds of the clock that clients and servers share.
 
-use std::fmt::Write;
+use serde::{Deserialize, Serialize};
 
 /// The identity of a task, known before its put and stored in its payload. The upper half is the number of the client.
 pub type Token = u64;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub enum Kind {
     /// A new connection: the client has lost the tasks that it took in the previous one.
     Connected,
@@ -25,20 +25,8 @@ pub enum Kind {
     GaveBack,
 }
 
-const LETTERS: [(Kind, char); 9] = [
-    (Kind::Connected, 'c'),
-    (Kind::WillPut, 'p'),
-    (Kind::Put, 'P'),
-    (Kind::PutRefused, 'X'),
-    (Kind::Took, 'T'),
-    (Kind::WillAck, 'a'),
-    (Kind::Acked, 'A'),
-    (Kind::AckRefused, 'F'),
-    (Kind::GaveBack, 'R'),
-];
-
 /// A task as an event describes it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 pub struct Item {
     pub token: Token,
     /// 0 if the key is not a number.
@@ -48,7 +36,7 @@ pub struct Item {
     pub dies: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub struct Event {
     pub kind: Kind,
     /// Index into `QUEUES`.
@@ -60,37 +48,16 @@ pub struct Event {
 
 impl Event {
     pub fn line(&self) -> String {
-        let letter = LETTERS.iter().find(|(kind, _)| *kind == self.kind).map_or('?', |(_, l)| *l);
-        let mut line = format!("{letter} {} {} {}", self.queue, self.begin, self.end);
-        for item in &self.items {
-            // Writing into a String cannot fail.
-            let _ = write!(line, " {}:{}:{}:{}", item.token, item.key, item.tube, item.dies);
-        }
-        line.push('\n');
-        line
+        let item = |i: &Item| (i.token, i.key, i.tube, i.dies);
+        let items: Vec<_> = self.items.iter().map(item).collect();
+        let fields = (self.kind, self.queue, self.begin, self.end, items);
+        serde_json::to_string(&fields).expect("a kind and numbers") + "\n"
     }
 
     /// Parses a line; None if it was cut off when its client was killed.
     pub fn parse(line: &str) -> Option<Event> {
-        let mut words = line.strip_suffix('\n')?.split(' ');
-        let letter = words.next()?;
-        let kind = LETTERS.iter().find(|(_, l)| letter == l.to_string())?.0;
-        let queue = words.next()?.parse().ok()?;
-        let (begin, end) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        let items = words.map(item).collect::<Option<_>>()?;
-        Some(Event { kind, queue, begin, end, items })
+        serde_json::from_str(line.strip_suffix('\n')?).ok()
     }
-}
-
-fn item(word: &str) -> Option<Item> {
-    let mut parts = word.split(':');
-    let item = Item {
-        token: parts.next()?.parse().ok()?,
-        key: parts.next()?.parse().ok()?,
-        tube: parts.next()?.parse().ok()?,
-        dies: parts.next()?.parse().ok()?,
-    };
-    parts.next().is_none().then_some(item)
 }
 
 /// Returns microseconds since 1970.
@@ -104,16 +71,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_the_event() {
+    fn a_line_tells_the_event_and_no_beginning_of_it_does() {
         let item = Item { token: 1 << 32, key: -5, tube: 3, dies: 9 };
         let event = Event { kind: Kind::Took, queue: 4, begin: 10, end: 12, items: vec![item; 2] };
-        assert_eq!(Event::parse(&event.line()), Some(event));
-    }
-
-    #[test]
-    fn a_line_that_was_cut_off_is_none() {
-        for line in ["", "T 4", "T 4 10 12 7:1:0", "T 4 10 12 7:1:0:0", "Q 4 10 12\n"] {
-            assert_eq!(Event::parse(line), None, "{line}");
-        }
+        let line = event.line();
+        assert_eq!(Event::parse(&line), Some(event));
+        assert!((0..line.len()).all(|cut| Event::parse(&line[..cut]).is_none()), "{line}");
     }
 }

@@ -14,6 +14,8 @@ use crate::site::Site;
 
 /// Clients that faults can hit.
 const CLIENT: &str = "backend_type = 'client backend' AND application_name LIKE 'client %'";
+const WORKER: &str = "backend_type = 'xqueue worker'";
+const LAUNCHER: &str = "backend_type = 'xqueue launcher'";
 
 pub struct Faults {
     pub fleet: Fleet,
@@ -32,7 +34,7 @@ type Fault = fn(&mut Faults) -> Result;
 
 /// Name, weight, and function of each fault.
 const GENTLE: [(&str, u32, Fault); 9] = [
-    ("terminated backends", 10, Faults::terminate),
+    ("terminated backends", 10, |f| f.terminate(CLIENT)),
     ("cancelled backends", 14, Faults::cancel),
     ("killed clients", 10, Faults::kill_client),
     ("VACUUM FULL", 3, |f| f.with_queue("VACUUM FULL {q}")),
@@ -44,14 +46,14 @@ const GENTLE: [(&str, u32, Fault); 9] = [
 ];
 const CRASHES: [(&str, u32, Fault); 12] = [
     ("killed backends", 5, |f| f.kill(CLIENT)),
-    ("killed workers", 3, |f| f.kill("backend_type = 'xqueue worker'")),
-    ("killed launchers", 2, |f| f.kill("backend_type = 'xqueue launcher'")),
+    ("killed workers", 3, |f| f.kill(WORKER)),
+    ("killed launchers", 2, |f| f.kill(LAUNCHER)),
     ("killed checkpointers", 2, |f| f.kill("backend_type = 'checkpointer'")),
     ("killed postmasters", 2, Faults::kill_postmaster),
     ("immediate stops", 3, |f| f.restart("immediate")),
     ("fast stops", 2, |f| f.restart("fast")),
-    ("terminated workers", 3, |f| f.terminate_worker("xqueue worker")),
-    ("terminated launchers", 1, |f| f.terminate_worker("xqueue launcher")),
+    ("terminated workers", 3, |f| f.terminate(WORKER)),
+    ("terminated launchers", 1, |f| f.terminate(LAUNCHER)),
     ("prepared transactions over a crash", 3, Faults::prepared),
     ("full disks", 2, Faults::full_disk),
     ("promotions", 1, Faults::promote),
@@ -119,9 +121,9 @@ impl Faults {
         std::thread::sleep(Duration::from_millis(milliseconds));
     }
 
-    fn terminate(&mut self) -> Result {
+    fn terminate(&mut self, condition: &str) -> Result {
         self.site.sql(&format!(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {CLIENT} ORDER BY random() LIMIT 2"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {condition} ORDER BY random() LIMIT 2"
         ))
     }
 
@@ -225,12 +227,6 @@ impl Faults {
         let gone = || !std::path::Path::new(&format!("/proc/{pid}")).exists();
         xqueue_tests::wait_until("the process is gone", || !killed || gone());
         Ok(())
-    }
-
-    fn terminate_worker(&mut self, kind: &str) -> Result {
-        self.site.sql(&format!(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = '{kind}'"
-        ))
     }
 
     fn kill_postmaster(&mut self) -> Result {

@@ -55,17 +55,11 @@ struct Arguments {
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let ["client", address, log, id, slot, seed] =
-        words.iter().map(String::as_str).collect::<Vec<_>>()[..]
+    if let [client, address, log, id, slot, seed] = &words[..]
+        && client == "client"
     {
-        let number = |word: &str| word.parse::<u32>().expect("a number");
-        return client::run(&client::Options {
-            address: address.into(),
-            log: log.into(),
-            id: number(id),
-            slot: number(slot),
-            seed: seed.parse().expect("a number"),
-        });
+        let (id, slot) = (id.parse().expect("a number"), slot.parse().expect("a number"));
+        return client::run(address, log, id, slot, seed.parse().expect("a number"));
     }
     match arguments(&words) {
         Some(arguments) if check(&arguments) => {}
@@ -183,7 +177,7 @@ fn check(arguments: &Arguments) -> bool {
 /// Compares row counts with capacities, and samples the memory of the server's processes.
 fn sample(client: &mut Client, memory: &mut Memory, violations: &mut Vec<Violation>) {
     for spec in &queues::QUEUES {
-        let Some(capacity) = spec.capacity else { continue };
+        let Some(capacity) = spec.capacity() else { continue };
         let sql = format!("SELECT count(*) FROM {}", spec.name);
         let Ok(row) = client.query_one(&sql, &[]) else { continue };
         let count: i64 = row.get(0);

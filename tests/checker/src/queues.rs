@@ -1,122 +1,67 @@
 //! The queues that the checker works on: together they use every feature.
 
 use rand::rngs::StdRng;
+use serde_json::Value;
 use xqueue_tests::additions;
 
-/// A queue, and the calls that its clients can make.
+/// A queue. Its features decide which calls its clients can make.
 pub struct Spec {
     pub name: &'static str,
-    /// Passed to `xqueue.create`.
-    pub options: &'static str,
-    /// The type of the key.
-    pub key: &'static str,
-    pub delays: bool,
-    pub buries: bool,
-    pub priorities: bool,
     /// Number of tubes that puts choose from; 0 for no tubes.
     pub tubes: u32,
-    /// The tubes are sub-queues: each has at most one task in flight.
-    pub subqueues: bool,
-    /// Tasks can get an end of life.
-    pub mortal: bool,
-    /// Maximum number of rows.
-    pub capacity: Option<i64>,
-    /// Only one client consumes at a time, so that the order of takes is known.
-    pub single_consumer: bool,
-    /// `on_task_change` writes each ack into the table `effects`.
-    pub effects: bool,
-    /// A function picks the greatest key first.
-    pub picks: bool,
+    /// The features that `xqueue.create` gets.
+    features: &'static str,
 }
 
-const PLAIN: Spec = Spec {
-    name: "",
-    options: "{}",
-    key: "bigint",
-    delays: false,
-    buries: false,
-    priorities: false,
-    tubes: 0,
-    subqueues: false,
-    mortal: false,
-    capacity: None,
-    single_consumer: false,
-    effects: false,
-    picks: false,
-};
+const fn queue(name: &'static str, tubes: u32, features: &'static str) -> Spec {
+    Spec { name, tubes, features }
+}
 
 pub const QUEUES: [Spec; 12] = [
-    Spec { name: "plain", ..PLAIN },
-    Spec { name: "ordered", single_consumer: true, ..PLAIN },
-    Spec {
-        name: "timed",
-        options: r#"{"features": {"delayed": true, "buried": true, "ttl": true, "ttr": "3 seconds",
-                     "retry": {"limit": 40, "backoff": 0.05, "max": 0.5}}}"#,
-        delays: true,
-        buries: true,
-        mortal: true,
-        ..PLAIN
-    },
-    Spec {
-        name: "urgent",
-        options: r#"{"features": {"priority": true, "tube": true, "buried": true}, "tube_stats": ["0", "1"]}"#,
-        buries: true,
-        priorities: true,
-        tubes: 4,
-        ..PLAIN
-    },
-    Spec {
-        name: "subqueues",
-        options: r#"{"features": {"utube": true, "delayed": true, "buried": true}}"#,
-        delays: true,
-        buries: true,
-        tubes: 40,
-        subqueues: true,
-        ..PLAIN
-    },
-    Spec {
-        name: "subqueues_by_priority",
-        options: r#"{"features": {"utube": true, "priority": true, "ttr": "3 seconds"}}"#,
-        priorities: true,
-        tubes: 8,
-        subqueues: true,
-        ..PLAIN
-    },
-    Spec {
-        name: "limited",
-        options: r#"{"features": {"capacity": 150, "zombie": "1 second"}}"#,
-        capacity: Some(150),
-        ..PLAIN
-    },
-    Spec { name: "kept", options: r#"{"features": {"keep": true, "id": "time64"}}"#, ..PLAIN },
-    Spec {
-        name: "uuids",
-        options: r#"{"features": {"id": "uuid", "buried": true}}"#,
-        key: "uuid",
-        buries: true,
-        ..PLAIN
-    },
-    Spec {
-        name: "changing",
-        options: r#"{"features": {"delayed": true, "buried": true}}"#,
-        delays: true,
-        buries: true,
-        ..PLAIN
-    },
-    Spec {
-        name: "noted",
-        options: r#"{"features": {"on_task_change": "note_effect", "retry": true}}"#,
-        effects: true,
-        ..PLAIN
-    },
-    Spec {
-        name: "picked",
-        options: r#"{"features": {"pick": "pick_last", "buried": true}}"#,
-        buries: true,
-        picks: true,
-        ..PLAIN
-    },
+    queue("plain", 0, "{}"),
+    queue("ordered", 0, "{}"),
+    queue(
+        "timed",
+        0,
+        r#"{"delayed": true, "buried": true, "ttl": true, "ttr": "3 seconds",
+            "retry": {"limit": 40, "backoff": 0.05, "max": 0.5}}"#,
+    ),
+    queue("urgent", 4, r#"{"priority": true, "tube": true, "buried": true}"#),
+    queue("subqueues", 40, r#"{"utube": true, "delayed": true, "buried": true}"#),
+    queue("subqueues_by_priority", 8, r#"{"utube": true, "priority": true, "ttr": "3 seconds"}"#),
+    queue("limited", 0, r#"{"capacity": 150, "zombie": "1 second"}"#),
+    queue("kept", 0, r#"{"keep": true, "id": "time64"}"#),
+    queue("uuids", 0, r#"{"id": "uuid", "buried": true}"#),
+    queue("changing", 0, r#"{"delayed": true, "buried": true}"#),
+    queue("noted", 0, r#"{"on_task_change": "note_effect", "retry": true}"#),
+    queue("picked", 0, r#"{"pick": "pick_last", "buried": true}"#),
 ];
+
+impl Spec {
+    fn feature(&self, name: &str) -> Value {
+        let features: Value = serde_json::from_str(self.features).expect("features");
+        features[name].clone()
+    }
+
+    pub fn has(&self, feature: &str) -> bool {
+        !self.feature(feature).is_null()
+    }
+
+    /// Returns the maximum number of rows.
+    pub fn capacity(&self) -> Option<i64> {
+        self.feature("capacity").as_i64()
+    }
+
+    /// Returns the type of the key.
+    pub fn key(&self) -> &'static str {
+        if self.feature("id") == "uuid" { "uuid" } else { "bigint" }
+    }
+
+    /// Returns whether only one client consumes at a time, so that the order of takes is known.
+    pub fn has_single_consumer(&self) -> bool {
+        self.name == "ordered"
+    }
+}
 
 /// Options between which the queue `changing` is switched.
 pub const SWITCHES: [&str; 6] = [
@@ -141,13 +86,13 @@ pub fn definitions(random: &mut StdRng) -> String {
              FOR NO KEY UPDATE SKIP LOCKED; END $$;",
     );
     sql += additions::SHARED;
-    for (number, Spec { name, options, .. }) in QUEUES.iter().enumerate() {
-        sql += &format!("SELECT xqueue.create('{name}', '{options}');\n");
+    for (number, Spec { name, features, .. }) in QUEUES.iter().enumerate() {
+        sql += &format!("SELECT xqueue.create('{name}', '{{\"features\": {features}}}');\n");
         let (names, adds) = additions::of(random, name, number);
         if !adds.is_empty() {
             println!("# {name} has {names}");
         }
         sql += &adds;
     }
-    sql
+    sql + r#"SELECT xqueue.upgrade('urgent', '{"tube_stats": ["0", "1"]}')"#
 }

@@ -134,9 +134,10 @@ impl Rest<'_> {
     fn drain(&mut self, spec: &Spec) {
         let name = spec.name;
         let tube = if spec.tubes > 0 { "tube" } else { "''" };
+        // The function that picks chooses the greatest key first.
         let order = match spec {
-            Spec { priorities: true, .. } => "q.priority, q.id",
-            Spec { picks: true, .. } => "q.id DESC",
+            _ if spec.has("priority") => "q.priority, q.id",
+            _ if spec.has("pick") => "q.id DESC",
             _ => "q.id",
         };
         let expected = format!(
@@ -154,12 +155,12 @@ impl Rest<'_> {
             }
             let keys: Vec<&str> = tasks.iter().map(|(_, id)| id.as_str()).collect();
             let ack =
-                format!("SELECT xqueue.ack('{name}', '{{{}}}'::{}[])", keys.join(","), spec.key);
+                format!("SELECT xqueue.ack('{name}', '{{{}}}'::{}[])", keys.join(","), spec.key());
             self.client.batch_execute(&ack).expect("its own tasks are acked");
             taken.extend(tasks);
         }
         // The order is defined only within a sub-queue.
-        let is_in_order = match spec.subqueues {
+        let is_in_order = match spec.has("utube") {
             true => by_tube(&expected) == by_tube(&taken),
             false => expected == taken,
         };

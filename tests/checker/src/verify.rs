@@ -40,7 +40,7 @@ pub fn violations(history: &History, remains: &Remains, queues: &[Spec]) -> Vec<
         let problems = [
             presence(task, rows, remains.at),
             acks(task),
-            spec.effects.then(|| effect(task, effects)).flatten(),
+            spec.has("on_task_change").then(|| effect(task, effects)).flatten(),
             overlap(&mut task.leases.clone()).then_some("two leases of one task"),
         ];
         for kind in problems.into_iter().flatten() {
@@ -48,7 +48,7 @@ pub fn violations(history: &History, remains: &Remains, queues: &[Spec]) -> Vec<
             let case = format!("{name}: token {token}, rows {rows:?}, effects {effects}, {task:?}");
             found.push(Violation::new(kind, case));
         }
-        if spec.subqueues {
+        if spec.has("utube") {
             subqueues.entry((task.queue, task.item.tube)).or_default().extend(&task.leases);
         }
     }
@@ -128,7 +128,7 @@ fn overlap(leases: &mut [Lease]) -> bool {
 /// Finds takes by a single consumer that overtook a ready task with a smaller key.
 fn order(history: &History, queues: &[Spec]) -> Vec<Violation> {
     let mut found = Vec::new();
-    for (index, spec) in queues.iter().enumerate().filter(|(_, spec)| spec.single_consumer) {
+    for (index, spec) in queues.iter().enumerate().filter(|(_, spec)| spec.has_single_consumer()) {
         let mut turns: Vec<_> = history.turns.iter().filter(|t| t.queue == index).collect();
         turns.sort_by_key(|turn| turn.begin);
         // A task with an uncertain ack is exempt: a transaction whose end the client did not see can have taken and

@@ -4,231 +4,124 @@ use super::*;
 use crate::event::{Event, Item, Kind};
 use crate::queues::QUEUES;
 
-fn queue(name: &str) -> usize {
-    QUEUES.iter().position(|q| q.name == name).expect("a queue of the checker")
-}
+/// A line has a queue, steps, and the violations found. A step is a client, its call, the task and the time, or what is
+/// left of a task: rows and effects.
+const CASES: &str = "
+    plain: 1 put a 10, 2 take a 30, 2 release a 40, 1 take a 45, 1 ack a 50 =>
+    plain: 1 put b 20, 2 take b 50, row b R =>
+    plain: 2 put c 25, row c B =>
+    # An ack that was sent may have been done, and one that was refused was not.
+    plain: 1 put a 10 => lost
+    plain: 1 put a 10, 2 take a 20, 2 release a 30 => lost
+    plain: 1 put a 10, 2 take a 40, 2 send-ack a 50 =>
+    plain: 1 put a 10, 2 take a 40, 2 send-ack a 50, 2 refused-ack a 50 => lost
+    # Only the end of its life explains that a task is gone.
+    timed: 1 put mortal 10 =>
+    timed: 1 put lasting 10 => lost
+    # Puts that were not acknowledged.
+    plain: 1 send-put a 10 =>
+    plain: 1 send-put a 10, row a R =>
+    plain: 1 send-put a 10, row a R, 1 refused-put a 10 => a refused put is there
+    plain: 1 send-put a 10, 1 refused-put a 10, 2 take a 20 => a refused put was taken
+    plain: row a R => a task that was never put
+    plain: 1 take a 10 => a task that was never put
+    plain: 1 put a 10, row a R, row a R => doubled
+    # The second lease was live at the same time.
+    plain: 1 put a 10, 2 take a 20, 2 ack a 30, 3 take a 25, 3 ack a 40 => acked twice, two leases of one task
+    plain: 1 put a 10, 2 take a 20, 2 ack a 30 =>
+    plain: 1 put a 10, 2 take a 20, 2 ack a 30, 3 take a 40 => taken after its ack
+    plain: 1 put a 10, 2 take a 20, 2 ack a 30, row a W => acked, but still there
+    kept: 1 put a 10, row a D => done without an ack
+    plain: 1 put a 10, 2 take a 20, row a T => taken by a session that is gone
+    # A lease of an earlier connection does not count.
+    plain: 1 put a 10, 2 ack a 30 => settled without a lease
+    plain: 1 put a 10, 2 take a 20, 2 connect a 25, 2 ack a 30 => settled without a lease
+    # Both leases were held at 35; the end of the second is unknown, but it began while the first was held.
+    plain: 1 put a 10, 2 take a 20, 3 take a 30, 2 release a 40, 3 ack a 50 => two leases of one task
+    plain: 1 put a 10, 2 take a 20, 3 take a 30, 2 ack a 40 => two leases of one task
+    # The first lease can have ended before the second began.
+    plain: 1 put a 10, 2 take a 20, 3 take a 30, 3 ack a 40 =>
+    subqueues: 1 put a 1, 1 put b 3, 2 take a 5, 3 take b 7, 2 ack a 9, row b R => two tasks of one sub-queue in flight
+    subqueues: 1 put a 1, 1 put b2 3, 2 take a 5, 3 take b2 7, 2 ack a 9, row b2 R =>
+    plain: 1 put a 1, 1 put b 3, 2 take a 5, 3 take b 7, 2 ack a 9, row b R =>
+    # Several consumers may pass over locked rows.
+    ordered: 1 put a 10, 1 put b 20, 2 take b 30, 2 take a 40, 2 ack b 50, 2 ack a 60 => out of order
+    plain: 1 put a 10, 1 put b 20, 2 take b 30, 2 take a 40, 2 ack b 50, 2 ack a 60 =>
+    # The put ended, or could have ended, after the take began.
+    ordered: 1 put a 29, 1 put b 20, 2 take b 30, 2 take a 40, row b R, row a R =>
+    # The task can have been taken and acked already, or had been taken before and was released.
+    ordered: 1 put a 10, 1 put b 20, 2 send-ack a 25, 2 take b 30, row b R =>
+    ordered: 1 put a 10, 1 put b 20, 2 take a 22, 2 release a 24, 2 take b 30, row b R, row a R =>
+    noted: 1 put a 10, 2 take a 20, 2 ack a 30, effects a 1 =>
+    noted: 1 put a 10, 2 take a 20, 2 ack a 30 => an ack without its effect
+    noted: 1 put a 10, 2 take a 20, 2 ack a 30, effects a 2 => an effect twice
+    noted: 1 put a 10, row a R, effects a 1 => an effect without its ack";
 
-struct Case {
-    history: History,
-    remains: Remains,
-    queue: usize,
-}
-
-impl Case {
-    fn on(name: &str) -> Case {
-        let remains = Remains { at: 1_000_000, ..Remains::default() };
-        Case { history: History::default(), remains, queue: queue(name) }
-    }
-
-    fn event(mut self, client: u32, kind: Kind, begin: u64, end: u64, items: &[Item]) -> Case {
-        let event = Event { kind, queue: self.queue, begin, end, items: items.to_vec() };
-        // The parsed event equals the written one.
-        let read = Event::parse(&event.line()).expect("a whole line");
-        self.history.add(client, &read);
-        self
-    }
-
-    fn put(self, client: u32, at: u64, task: Item) -> Case {
-        self.event(client, Kind::WillPut, at, at, &[task]).event(
-            client,
-            Kind::Put,
-            at,
-            at + 1,
-            &[task],
-        )
-    }
-
-    fn take(self, client: u32, at: u64, task: Item) -> Case {
-        self.event(client, Kind::Took, at, at + 1, &[task])
-    }
-
-    fn ack(self, client: u32, at: u64, task: Item) -> Case {
-        self.event(client, Kind::WillAck, at, at, &[task]).event(
-            client,
-            Kind::Acked,
-            at,
-            at + 1,
-            &[task],
-        )
-    }
-
-    fn row(mut self, task: Item, state: char) -> Case {
-        self.remains.rows.entry(task.token).or_default().push(state);
-        self
-    }
-
-    fn effects(mut self, task: Item, count: u32) -> Case {
-        self.remains.effects.insert(task.token, count);
-        self
-    }
-
-    fn found(&self) -> Vec<&'static str> {
-        let mut kinds: Vec<_> =
-            violations(&self.history, &self.remains, &QUEUES).iter().map(|v| v.kind).collect();
-        kinds.sort_unstable();
-        kinds
-    }
-}
-
-fn task(key: i64) -> Item {
-    Item { token: (9 << 32) + key as u64, key, tube: 1, dies: 0 }
-}
-
-#[test]
-fn work_as_it_should_be_has_no_violation() {
-    let (a, b, c) = (task(1), task(2), task(3));
-    let case = Case::on("plain").put(1, 10, a).put(1, 20, b).put(2, 25, c);
-    let case =
-        case.take(2, 30, a).event(2, Kind::GaveBack, 40, 41, &[a]).take(1, 45, a).ack(1, 50, a);
-    assert_eq!(case.take(2, 50, b).row(b, 'R').row(c, 'B').found(), [""; 0]);
-}
-
-#[test]
-fn a_lost_task() {
-    let case = Case::on("plain").put(1, 10, task(1));
-    assert_eq!(case.found(), ["lost"]);
-    // A task that was taken and released can also be lost.
-    let case = case.take(2, 20, task(1)).event(2, Kind::GaveBack, 30, 31, &[task(1)]);
-    assert_eq!(case.found(), ["lost"]);
-    // An ack that the server has refused does not count.
-    let case = case.take(2, 40, task(1)).event(2, Kind::WillAck, 50, 50, &[task(1)]);
-    assert_eq!(case.found(), [""; 0], "the ack may have been done");
-    assert_eq!(case.event(2, Kind::AckRefused, 50, 51, &[task(1)]).found(), ["lost"]);
-}
-
-#[test]
-fn only_the_end_of_its_life_explains_that_a_task_is_gone() {
-    let mortal = Item { dies: 500, ..task(1) };
-    assert_eq!(Case::on("timed").put(1, 10, mortal).found(), [""; 0]);
-    let lives = Item { dies: 2_000_000, ..task(1) };
-    assert_eq!(Case::on("timed").put(1, 10, lives).found(), ["lost"]);
-}
-
-#[test]
-fn puts_that_were_not_acknowledged() {
-    let case = Case::on("plain").event(1, Kind::WillPut, 10, 10, &[task(1)]);
-    assert_eq!(case.found(), [""; 0]);
-    let case = case.row(task(1), 'R');
-    assert_eq!(case.found(), [""; 0], "it may have been done");
-    let case = case.event(1, Kind::PutRefused, 10, 11, &[task(1)]);
-    assert_eq!(case.found(), ["a refused put is there"]);
-    let case = Case::on("plain").event(1, Kind::WillPut, 10, 10, &[task(1)]);
-    let case = case.event(1, Kind::PutRefused, 10, 11, &[task(1)]).take(2, 20, task(1));
-    assert_eq!(case.found(), ["a refused put was taken"]);
-}
-
-#[test]
-fn a_task_from_nowhere() {
-    let kind = ["a task that was never put"];
-    assert_eq!(Case::on("plain").row(task(1), 'R').found(), kind);
-    assert_eq!(Case::on("plain").take(1, 10, task(1)).found(), kind);
-}
-
-#[test]
-fn a_doubled_task() {
-    let case = Case::on("plain").put(1, 10, task(1)).row(task(1), 'R').row(task(1), 'R');
-    assert_eq!(case.found(), ["doubled"]);
-}
-
-#[test]
-fn a_doubled_ack() {
-    let case = Case::on("plain").put(1, 10, task(1)).take(2, 20, task(1)).ack(2, 30, task(1));
-    let case = case.take(3, 25, task(1)).ack(3, 40, task(1));
-    // The second lease was live at the same time.
-    assert_eq!(case.found(), ["acked twice", "two leases of one task"]);
-}
-
-#[test]
-fn an_acked_task_that_lives_on() {
-    let case = Case::on("plain").put(1, 10, task(1)).take(2, 20, task(1)).ack(2, 30, task(1));
-    assert_eq!(case.found(), [""; 0]);
-    let case = case.take(3, 40, task(1));
-    assert_eq!(case.found(), ["taken after its ack"]);
-    let case = Case::on("plain").put(1, 10, task(1)).take(2, 20, task(1)).ack(2, 30, task(1));
-    assert_eq!(case.row(task(1), 'W').found(), ["acked, but still there"]);
-}
-
-#[test]
-fn a_done_task_without_an_ack() {
-    let case = Case::on("kept").put(1, 10, task(1)).row(task(1), 'D');
-    assert_eq!(case.found(), ["done without an ack"]);
-}
-
-#[test]
-fn a_task_left_taken() {
-    let case = Case::on("plain").put(1, 10, task(1)).take(2, 20, task(1)).row(task(1), 'T');
-    assert_eq!(case.found(), ["taken by a session that is gone"]);
-}
-
-#[test]
-fn an_ack_without_a_lease() {
-    let case = Case::on("plain").put(1, 10, task(1));
-    assert_eq!(case.ack(2, 30, task(1)).found(), ["settled without a lease"]);
-    // A lease of an earlier connection does not count.
-    let case = Case::on("plain").put(1, 10, task(1)).take(2, 20, task(1));
-    let case = case.event(2, Kind::Connected, 25, 25, &[]);
-    assert_eq!(case.ack(2, 30, task(1)).found(), ["settled without a lease"]);
-}
-
-#[test]
-fn two_live_leases() {
-    // Both were held at instant 35.
-    let case = Case::on("plain").put(1, 10, task(1)).take(2, 20, task(1)).take(3, 30, task(1));
-    let case = case.event(2, Kind::GaveBack, 40, 41, &[task(1)]).ack(3, 50, task(1));
-    assert_eq!(case.found(), ["two leases of one task"]);
-    // The end of the second lease is unknown, but it began while the first was held.
-    let case = Case::on("plain").put(1, 10, task(1)).take(2, 20, task(1)).take(3, 30, task(1));
-    assert_eq!(case.ack(2, 40, task(1)).found(), ["two leases of one task"]);
-    // No violation: the first lease can have ended before the second began.
-    let case = Case::on("plain").put(1, 10, task(1)).take(2, 20, task(1)).take(3, 30, task(1));
-    assert_eq!(case.ack(3, 40, task(1)).found(), [""; 0]);
-}
-
-#[test]
-fn two_tasks_of_a_subqueue() {
-    let work = |name: &str, other: Item| {
-        let case = Case::on(name).put(1, 10, task(1)).put(1, 12, other);
-        let case =
-            case.take(2, 20, task(1)).take(3, 30, other).ack(2, 40, task(1)).ack(3, 50, other);
-        case.found()
+/// Tasks b and b2 are in different tubes. The life of a task ends before the tables are read, or after.
+fn task(name: &str) -> Item {
+    let (key, tube, dies) = match name {
+        "a" => (1, 1, 0),
+        "b" => (2, 1, 0),
+        "b2" => (2, 2, 0),
+        "c" => (3, 1, 0),
+        "mortal" => (1, 1, 500),
+        "lasting" => (1, 1, 2_000_000),
+        _ => panic!("there is no task {name}"),
     };
-    assert_eq!(work("subqueues", task(2)), ["two tasks of one sub-queue in flight"]);
-    assert_eq!(work("subqueues", Item { tube: 2, ..task(2) }), [""; 0]);
-    assert_eq!(work("plain", task(2)), [""; 0]);
+    Item { token: (9 << 32) + key, key: key as i64, tube, dies }
+}
+
+fn kinds(call: &str) -> &'static [Kind] {
+    match call {
+        "connect" => &[Kind::Connected],
+        "put" => &[Kind::WillPut, Kind::Put],
+        "send-put" => &[Kind::WillPut],
+        "refused-put" => &[Kind::PutRefused],
+        "take" => &[Kind::Took],
+        "ack" => &[Kind::WillAck, Kind::Acked],
+        "send-ack" => &[Kind::WillAck],
+        "refused-ack" => &[Kind::AckRefused],
+        "release" => &[Kind::GaveBack],
+        _ => panic!("there is no call {call}"),
+    }
+}
+
+fn found(queue: &str, steps: &str) -> Vec<&'static str> {
+    let queue = QUEUES.iter().position(|q| q.name == queue).expect("a queue of the checker");
+    let mut history = History::default();
+    let mut remains = Remains { at: 1_000_000, ..Remains::default() };
+    for step in steps.split(", ") {
+        match step.split(' ').collect::<Vec<_>>()[..] {
+            ["row", name, state] => {
+                remains.rows.entry(task(name).token).or_default().extend(state.chars());
+            }
+            ["effects", name, count] => {
+                remains.effects.insert(task(name).token, count.parse().expect("a count"));
+            }
+            [client, call, name, at] => {
+                let (begin, items): (u64, _) = (at.parse().expect("a time"), vec![task(name)]);
+                for &kind in kinds(call) {
+                    let event = Event { kind, queue, begin, end: begin + 1, items: items.clone() };
+                    // The parsed event equals the written one.
+                    let read = Event::parse(&event.line()).expect("a whole line");
+                    history.add(client.parse().expect("a client"), &read);
+                }
+            }
+            _ => panic!("no step: {step}"),
+        }
+    }
+    let violations = violations(&history, &remains, &QUEUES);
+    let mut kinds: Vec<_> = violations.iter().map(|v| v.kind).collect();
+    kinds.sort_unstable();
+    kinds
 }
 
 #[test]
-fn wrong_order() {
-    let work = |name: &str| {
-        let case = Case::on(name).put(1, 10, task(1)).put(1, 20, task(2));
-        case.take(2, 30, task(2))
-            .take(2, 40, task(1))
-            .ack(2, 50, task(2))
-            .ack(2, 60, task(1))
-            .found()
-    };
-    assert_eq!(work("ordered"), ["out of order"]);
-    assert_eq!(work("plain"), [""; 0], "several consumers may pass over locked rows");
-    // No violation: the put ended, or could have ended, after the take began.
-    let case = Case::on("ordered").put(1, 29, task(1)).put(1, 20, task(2));
-    let case = case.take(2, 30, task(2)).take(2, 40, task(1)).row(task(2), 'R').row(task(1), 'R');
-    assert_eq!(case.found(), [""; 0]);
-    // No violation if the task can have been taken and acked already.
-    let case = Case::on("ordered").put(1, 10, task(1)).put(1, 20, task(2));
-    let case = case.event(2, Kind::WillAck, 25, 25, &[task(1)]).take(2, 30, task(2));
-    assert_eq!(case.row(task(2), 'R').found(), [""; 0]);
-    // No violation if the task had been taken before and was released.
-    let case = Case::on("ordered").put(1, 10, task(1)).put(1, 20, task(2)).take(2, 22, task(1));
-    let case = case.event(2, Kind::GaveBack, 24, 25, &[task(1)]).take(2, 30, task(2));
-    assert_eq!(case.row(task(2), 'R').row(task(1), 'R').found(), [""; 0]);
-}
-
-#[test]
-fn an_ack_and_its_effect_are_one() {
-    let work = || Case::on("noted").put(1, 10, task(1)).take(2, 20, task(1)).ack(2, 30, task(1));
-    assert_eq!(work().effects(task(1), 1).found(), [""; 0]);
-    assert_eq!(work().found(), ["an ack without its effect"]);
-    assert_eq!(work().effects(task(1), 2).found(), ["an effect twice"]);
-    let case = Case::on("noted").put(1, 10, task(1)).row(task(1), 'R').effects(task(1), 1);
-    assert_eq!(case.found(), ["an effect without its ack"]);
+fn each_broken_promise_is_found_and_nothing_else() {
+    let lines = CASES.lines().map(str::trim);
+    for case in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (queue, rest) = case.split_once(": ").expect("a queue");
+        let (steps, expected) = rest.split_once(" =>").expect("violations");
+        assert_eq!(found(queue, steps).join(", "), expected.trim(), "{case}");
+    }
 }

@@ -38,33 +38,22 @@ impl<'a> Work<'a> {
 
     pub fn put(&mut self, queue: usize) -> Result<(), Lost> {
         let (begin, items, answer) = self.send_put(queue);
-        match answer {
-            Answer::Done(rows) => self.log_put(queue, begin, &items, &rows),
-            Answer::Refused => self.log.write(Kind::PutRefused, queue, begin, &items),
-            Answer::Unknown => return Err(Lost),
-        }
-        Ok(())
+        self.log_answer(queue, begin, &items, answer)
     }
 
     /// Inserts rows by hand, like an ORM.
     pub fn insert(&mut self, queue: usize) -> Result<(), Lost> {
-        let items = self.new_items(&QUEUES[queue]);
-        let begin = now();
+        let spec = &QUEUES[queue];
+        let (items, begin, name) = (self.new_items(spec), now(), spec.name);
         self.log.write(Kind::WillPut, queue, begin, &items);
-        let name = QUEUES[queue].name;
-        let tube = if QUEUES[queue].tubes > 0 { ", tube" } else { "" };
-        let one = if tube.is_empty() { "" } else { ", '0'" };
+        let (tube, one) = if spec.tubes > 0 { (", tube", ", '0'") } else { ("", "") };
         let sql = format!(
             "INSERT INTO {name} (payload{tube}) SELECT jsonb_build_object('t', t){one} FROM unnest($1::bigint[]) t
              RETURNING to_jsonb({name})"
         );
         let tokens: Vec<i64> = items.iter().map(|i| i.token.cast_signed()).collect();
-        match self.connection.query(&sql, &[&tokens]) {
-            Answer::Done(rows) => self.log_put(queue, begin, &items, &rows),
-            Answer::Refused => self.log.write(Kind::PutRefused, queue, begin, &items),
-            Answer::Unknown => return Err(Lost),
-        }
-        Ok(())
+        let answer = self.connection.query(&sql, &[&tokens]);
+        self.log_answer(queue, begin, &items, answer)
     }
 
     /// Runs a transaction with a put that is kept, and another that is rolled back to a savepoint.
@@ -103,7 +92,7 @@ impl<'a> Work<'a> {
             match self.random.random_range(0..100) {
                 0..85 => acked.push(task),
                 85..92 => self.give_back(queue, &task, "release")?,
-                92..97 if QUEUES[queue].buries => self.give_back(queue, &task, "bury")?,
+                92..97 if QUEUES[queue].has("buried") => self.give_back(queue, &task, "bury")?,
                 // The task is kept until its time to run or the session ends.
                 _ => {}
             }
@@ -130,14 +119,13 @@ impl<'a> Work<'a> {
         let items = items(&taken);
         self.log.write(Kind::WillAck, queue, begin, &items);
         let acked = self.send_ack(queue, &taken);
-        let is_acked = matches!(acked, Answer::Done(_));
         if let Answer::Unknown = acked {
             return Err(Lost);
         }
-        let end =
-            if is_acked && self.random.random_range(0..5) > 0 { "COMMIT" } else { "ROLLBACK" };
+        let commits = matches!(acked, Answer::Done(_)) && self.random.random_bool(0.8);
+        let end = if commits { "COMMIT" } else { "ROLLBACK" };
         match self.connection.execute(end) {
-            Answer::Done(()) if end == "COMMIT" => {
+            Answer::Done(()) if commits => {
                 self.log.write(Kind::Took, queue, begin, &items);
                 self.log.write(Kind::Acked, queue, begin, &items);
                 Ok(())
@@ -167,7 +155,7 @@ impl<'a> Work<'a> {
         let mut held: Option<Taken> = None;
         for _ in 0..self.random.random_range(2..8) {
             let begin = now();
-            let done: Vec<Item> = held.iter().map(|t| t.item).collect();
+            let done = items(held.as_slice());
             self.log.write(Kind::WillAck, queue, begin, &done);
             let sql = "CALL xqueue.next($1::text, '50 milliseconds', NULL, $2::jsonb)";
             let task = held.take().map(|t| t.task);
@@ -175,12 +163,7 @@ impl<'a> Work<'a> {
                 Answer::Done(rows) => {
                     self.log.write(Kind::Acked, queue, begin, &done);
                     held = taken(&rows).pop();
-                    self.log.write(
-                        Kind::Took,
-                        queue,
-                        begin,
-                        &held.iter().map(|t| t.item).collect::<Vec<_>>(),
-                    );
+                    self.log.write(Kind::Took, queue, begin, &items(held.as_slice()));
                 }
                 // The ack can have been committed before the call failed.
                 Answer::Refused => return Ok(()),
@@ -206,9 +189,9 @@ impl<'a> Work<'a> {
         let mut items = self.new_items(spec);
         let begin = now();
         let tasks: Vec<Value> = items.iter().map(|item| self.new_task(spec, item)).collect();
-        let delay = (spec.delays && self.random.random_range(0..4) == 0)
+        let delay = (spec.has("delayed") && self.random.random_range(0..4) == 0)
             .then(|| format!("{} milliseconds", self.random.random_range(1..500)));
-        let ttl = (spec.mortal && self.random.random_range(0..3) == 0).then_some("2 seconds");
+        let ttl = (spec.has("ttl") && self.random.random_range(0..3) == 0).then_some("2 seconds");
         if ttl.is_some() {
             items.iter_mut().for_each(|item| item.dies = begin + 2_000_000);
         }
@@ -222,7 +205,7 @@ impl<'a> Work<'a> {
     }
 
     fn new_items(&mut self, spec: &Spec) -> Vec<Item> {
-        let count = self.random.random_range(1..=if spec.capacity.is_some() { 4 } else { 8 });
+        let count = self.random.random_range(1..=if spec.has("capacity") { 4 } else { 8 });
         (0..count).map(|_| Item { token: self.tokens.next(), ..Item::default() }).collect()
     }
 
@@ -231,17 +214,32 @@ impl<'a> Work<'a> {
         if spec.tubes > 0 {
             task["tube"] = json!(self.random.random_range(0..spec.tubes).to_string());
         }
-        if spec.priorities {
+        if spec.has("priority") {
             task["priority"] = json!(self.random.random_range(-2..3));
         }
         task
     }
 
+    fn log_answer(
+        &mut self,
+        queue: usize,
+        begin: u64,
+        items: &[Item],
+        answer: Answer<Vec<Value>>,
+    ) -> Result<(), Lost> {
+        match answer {
+            Answer::Done(rows) => self.log_put(queue, begin, items, &rows),
+            Answer::Refused => self.log.write(Kind::PutRefused, queue, begin, items),
+            Answer::Unknown => return Err(Lost),
+        }
+        Ok(())
+    }
+
     /// Logs a put; without rows there was no capacity.
     fn log_put(&mut self, queue: usize, begin: u64, items: &[Item], rows: &[Value]) {
-        let put: Vec<Item> = rows.iter().map(item).collect();
         let dies = |token| items.iter().find(|i| i.token == token).map_or(0, |i| i.dies);
-        let put: Vec<Item> = put.iter().map(|i| Item { dies: dies(i.token), ..*i }).collect();
+        let put = rows.iter().map(item).map(|i| Item { dies: dies(i.token), ..i });
+        let put: Vec<Item> = put.collect();
         let kind = if put.is_empty() { Kind::PutRefused } else { Kind::Put };
         self.log.write(kind, queue, begin, if put.is_empty() { items } else { &put });
     }
@@ -274,8 +272,8 @@ impl<'a> Work<'a> {
         let tube = (spec.tubes > 0 && self.random.random_range(0..8) == 0)
             .then(|| self.random.random_range(0..spec.tubes).to_string());
         let keys = done.map(keys);
-        let done =
-            keys.as_ref().map_or(String::new(), |_| format!(", done => $5::text::{}[]", spec.key));
+        let done = keys.as_ref().map(|_| format!(", done => $5::text::{}[]", spec.key()));
+        let done = done.unwrap_or_default();
         let sql =
             format!("SELECT xqueue.take($1::text, $2::text::interval, $3, tube => $4::text{done})");
         match &keys {
@@ -303,15 +301,15 @@ impl<'a> Work<'a> {
 
     fn send_ack(&mut self, queue: usize, tasks: &[Taken]) -> Answer<Vec<Value>> {
         let spec = &QUEUES[queue];
-        let sql = format!("SELECT xqueue.ack($1::text, $2::text::{}[])", spec.key);
+        let sql = format!("SELECT xqueue.ack($1::text, $2::text::{}[])", spec.key());
         self.connection.query(&sql, &[&spec.name, &keys(tasks)])
     }
 
     fn give_back(&mut self, queue: usize, task: &Taken, how: &str) -> Result<(), Lost> {
         let (begin, spec) = (now(), &QUEUES[queue]);
-        let delay = (how == "release" && spec.delays && self.random.random_range(0..2) == 0)
-            .then_some(", delay => '50 milliseconds'");
-        let (key, delay) = (spec.key, delay.unwrap_or(""));
+        let waits = how == "release" && spec.has("delayed") && self.random.random_bool(0.5);
+        let delay = if waits { ", delay => '50 milliseconds'" } else { "" };
+        let key = spec.key();
         let sql = format!("SELECT xqueue.{how}($1::text, $2::text::{key}{delay})");
         match self.connection.query(&sql, &[&spec.name, &task.key]) {
             Answer::Done(_) => self.log.write(Kind::GaveBack, queue, begin, &[task.item]),
