@@ -20,6 +20,8 @@ pub enum Make {
     Create(&'static str),
     /// `xqueue.create` with these options, UNLOGGED.
     Unlogged(&'static str),
+    /// A table with these columns, and an upgrade with the options in `EVERYTHING`.
+    Table(&'static str),
     /// Statements that end with an upgrade.
     Sql(&'static str),
 }
@@ -46,8 +48,12 @@ const fn queue(name: &'static str, make: Make) -> Queue {
     Queue { name, key: Key::Number, owner: "postgres", make }
 }
 
-const fn keyed(name: &'static str, key: Key, sql: &'static str) -> Queue {
-    Queue { name, key, owner: "postgres", make: Make::Sql(sql) }
+const fn keyed(name: &'static str, key: Key, columns: &'static str) -> Queue {
+    Queue { name, key, owner: "postgres", make: Make::Table(columns) }
+}
+
+const fn owned(owner: &'static str, name: &'static str, make: Make) -> Queue {
+    Queue { name, key: Key::Number, owner, make }
 }
 
 /// `all` at the end of a statement stands for an upgrade with the options in `EVERYTHING`.
@@ -76,73 +82,67 @@ pub const QUEUES: [Queue; 31] = [
         owner: "postgres",
         make: Make::Create(r#"{"features": {"id": "uuid", "buried": true, "ttr": "1 s"}}"#),
     },
-    keyed("q_bigint", Key::Number, "CREATE TABLE IF NOT EXISTS q_bigint (id bigint PRIMARY KEY); all"),
-    keyed("q_small", Key::Number, "CREATE TABLE IF NOT EXISTS q_small (id small PRIMARY KEY); all"),
-    keyed("q_text", Key::Text, "CREATE TABLE IF NOT EXISTS q_text (id text PRIMARY KEY); all"),
-    keyed("q_uuid", Key::Uuid, "CREATE TABLE IF NOT EXISTS q_uuid (id uuid PRIMARY KEY DEFAULT gen_random_uuid()); all"),
-    keyed("q_array", Key::Array, "CREATE TABLE IF NOT EXISTS q_array (id integer[] PRIMARY KEY); all"),
-    keyed("q_bytea", Key::Bytes, "CREATE TABLE IF NOT EXISTS q_bytea (id bytea PRIMARY KEY); all"),
-    keyed("q_enum", Key::Enum, "CREATE TABLE IF NOT EXISTS q_enum (id mood PRIMARY KEY); all"),
-    keyed("q_pair", Key::Record, "CREATE TABLE IF NOT EXISTS q_pair (id pair PRIMARY KEY); all"),
-    keyed(
-        "q_two",
-        Key::Columns,
-        "CREATE TABLE IF NOT EXISTS q_two (id integer, b text, PRIMARY KEY (id, b)); all",
-    ),
-    keyed(
-        "q_numeric",
-        Key::Number,
-        "CREATE TABLE IF NOT EXISTS q_numeric (id numeric NOT NULL UNIQUE, payload jsonb); all",
-    ),
-    keyed(
+    keyed("q_bigint", Key::Number, "id bigint PRIMARY KEY"),
+    keyed("q_small", Key::Number, "id small PRIMARY KEY"),
+    keyed("q_text", Key::Text, "id text PRIMARY KEY"),
+    keyed("q_uuid", Key::Uuid, "id uuid PRIMARY KEY DEFAULT gen_random_uuid()"),
+    keyed("q_array", Key::Array, "id integer[] PRIMARY KEY"),
+    keyed("q_bytea", Key::Bytes, "id bytea PRIMARY KEY"),
+    keyed("q_enum", Key::Enum, "id mood PRIMARY KEY"),
+    keyed("q_pair", Key::Record, "id pair PRIMARY KEY"),
+    keyed("q_two", Key::Columns, "id integer, b text, PRIMARY KEY (id, b)"),
+    keyed("q_numeric", Key::Number, "id numeric NOT NULL UNIQUE, payload jsonb"),
+    queue(
         "q_labels",
-        Key::Number,
-        r#"CREATE TABLE IF NOT EXISTS q_labels (id serial PRIMARY KEY, label label);
-           SELECT xqueue.upgrade('q_labels', '{"fields": {"status": "label"}, "features": {"delayed": true,
-             "buried": true}, "states": {"R": "new", "T": "run", "W": "later", "B": "bad", "Z": "gone", "D": "done"}}')"#,
+        Make::Sql(
+            r#"CREATE TABLE IF NOT EXISTS q_labels (id serial PRIMARY KEY, label label);
+               SELECT xqueue.upgrade('q_labels', '{"fields": {"status": "label"}, "features": {"delayed": true,
+                 "buried": true}, "states": {"R": "new", "T": "run", "W": "later", "B": "bad", "Z": "gone", "D": "done"}}')"#,
+        ),
     ),
-    keyed(
+    queue(
         "q_part",
-        Key::Number,
-        r#"CREATE TABLE IF NOT EXISTS whole (id bigint PRIMARY KEY, status "char" NOT NULL DEFAULT 'R', owner uuid)
-           PARTITION BY RANGE (id);
-           CREATE TABLE IF NOT EXISTS q_part PARTITION OF whole DEFAULT;
-           SELECT xqueue.upgrade('q_part', '{"fields": {"status": "status", "owner": "owner"}, "features": {"buried": true}}')"#,
+        Make::Sql(
+            r#"CREATE TABLE IF NOT EXISTS whole (id bigint PRIMARY KEY, status "char" NOT NULL DEFAULT 'R', owner uuid)
+               PARTITION BY RANGE (id);
+               CREATE TABLE IF NOT EXISTS q_part PARTITION OF whole DEFAULT;
+               SELECT xqueue.upgrade('q_part', '{"fields": {"status": "status", "owner": "owner"}, "features": {"buried": true}}')"#,
+        ),
     ),
-    keyed(
+    queue(
         "q_heir",
-        Key::Number,
-        "CREATE TABLE IF NOT EXISTS parent (id bigint, t text);
-         CREATE TABLE IF NOT EXISTS q_heir (PRIMARY KEY (id)) INHERITS (parent); all",
+        Make::Sql(
+            "CREATE TABLE IF NOT EXISTS parent (id bigint, t text);
+             CREATE TABLE IF NOT EXISTS q_heir (PRIMARY KEY (id)) INHERITS (parent); all",
+        ),
     ),
-    keyed(
+    queue(
         "q_generated",
-        Key::Number,
-        "CREATE TABLE IF NOT EXISTS q_generated (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, a integer CHECK (a < 9),
-           dropped text, twice integer GENERATED ALWAYS AS (a * 2) STORED, t text COLLATE \"C\" UNIQUE);
-         ALTER TABLE q_generated DROP COLUMN IF EXISTS dropped; all",
+        Make::Sql(
+            "CREATE TABLE IF NOT EXISTS q_generated (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, a integer CHECK (a < 9),
+               dropped text, twice integer GENERATED ALWAYS AS (a * 2) STORED, t text COLLATE \"C\" UNIQUE);
+             ALTER TABLE q_generated DROP COLUMN IF EXISTS dropped; all",
+        ),
     ),
-    Queue {
-        name: "tenants",
-        key: Key::Number,
-        owner: "fuzz_owner",
-        make: Make::Sql(
+    owned(
+        "fuzz_owner",
+        "tenants",
+        Make::Sql(
             "CREATE TABLE IF NOT EXISTS tenants (id bigint PRIMARY KEY, tenant name DEFAULT current_user, t text);
              ALTER TABLE tenants ENABLE ROW LEVEL SECURITY;
              DROP POLICY IF EXISTS own ON tenants;
              CREATE POLICY own ON tenants USING (tenant = current_user OR id % 3 = 0); all",
         ),
-    },
-    Queue {
-        name: "triggered",
-        key: Key::Number,
-        owner: "fuzz_owner",
-        make: Make::Sql(
+    ),
+    owned(
+        "fuzz_owner",
+        "triggered",
+        Make::Sql(
             "CREATE TABLE IF NOT EXISTS triggered (id bigint PRIMARY KEY, t text);
              CREATE OR REPLACE TRIGGER zz BEFORE UPDATE ON triggered FOR EACH ROW EXECUTE FUNCTION sometimes(); all",
         ),
-    },
-    Queue { name: "theirs", key: Key::Number, owner: "fuzz_other", make: Make::Create(EVERYTHING) },
+    ),
+    owned("fuzz_other", "theirs", Make::Create(EVERYTHING)),
     queue(r#""we""ird.Q'ue ☃""#, Make::Create(EVERYTHING)),
     queue(r#""Odd schema"."queue, name""#, Make::Create(r#"{"features": {"utube": true, "priority": true}}"#)),
     queue(
@@ -165,19 +165,19 @@ impl Queue {
     /// Returns SQL that makes the queue unless it exists.
     pub fn make(&self) -> String {
         let name = self.literal();
+        let create = |options, is_unlogged: bool| {
+            format!(
+                "SELECT xqueue.create({name}, '{options}', {is_unlogged}, if_not_exists => true)"
+            )
+        };
+        let upgrade = format!("SELECT xqueue.upgrade({name}, '{EVERYTHING}')");
         let make = match self.make {
-            Make::Create(options) => {
-                format!("SELECT xqueue.create({name}, '{options}', if_not_exists => true)")
+            Make::Create(options) => create(options, false),
+            Make::Unlogged(options) => create(options, true),
+            Make::Table(columns) => {
+                format!("CREATE TABLE IF NOT EXISTS {} ({columns}); {upgrade}", self.name)
             }
-            Make::Unlogged(options) => {
-                format!(
-                    "SELECT xqueue.create({name}, '{options}', temporary => true, if_not_exists => true)"
-                )
-            }
-            Make::Sql(sql) => {
-                let upgrade = format!("SELECT xqueue.upgrade({name}, '{EVERYTHING}')");
-                sql.strip_suffix("all").map_or_else(|| sql.into(), |sql| sql.to_string() + &upgrade)
-            }
+            Make::Sql(sql) => sql.replace("; all", &format!("; {upgrade}")),
         };
         format!("SET ROLE {}; {make}; RESET ROLE;", self.owner)
     }
@@ -190,7 +190,7 @@ impl Queue {
             members.0, members.1
         );
         match self.make {
-            Make::Sql(_) => format!("{ids} ON CONFLICT DO NOTHING"),
+            Make::Sql(_) | Make::Table(_) => format!("{ids} ON CONFLICT DO NOTHING"),
             _ => format!(
                 "SELECT count(*) FROM xqueue.put({}, (SELECT jsonb_agg(jsonb_build_object('payload', n)) \
                           FROM generate_series(1, 50) n))",

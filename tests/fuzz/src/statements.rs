@@ -5,7 +5,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use xqueue_tests::every_function::Function;
 
-use crate::arguments::{argument, id, instant};
+use crate::arguments::{argument, id, instant, one_of};
 use crate::queues::{QUEUES, Queue};
 
 /// The material for statements.
@@ -36,61 +36,20 @@ const RARE: [(&str, f64); 14] = [
 /// The functions that matter most and are chosen more often.
 const OFTEN: [&str; 6] = ["put", "take", "ack", "release", "bury", "touch"];
 
-const SETTINGS: [&str; 40] = [
-    "statement_timeout = '1 ms'",
-    "statement_timeout = '3 ms'",
-    "statement_timeout = '20 ms'",
-    "lock_timeout = '1 ms'",
-    "lock_timeout = '20 ms'",
-    "search_path = ''",
-    "search_path = pg_catalog",
-    "search_path = \"Odd schema\", public",
-    "search_path = xqueue, public",
-    "TimeZone = 'Asia/Kathmandu'",
-    "DateStyle = 'SQL, DMY'",
-    "IntervalStyle = 'sql_standard'",
-    "IntervalStyle = 'iso_8601'",
-    "IntervalStyle = 'postgres_verbose'",
-    "enable_indexscan = off",
-    "enable_seqscan = off",
-    "enable_bitmapscan = off",
-    "enable_tidscan = off",
-    "plan_cache_mode = force_generic_plan",
-    "plan_cache_mode = force_custom_plan",
-    "default_transaction_isolation = serializable",
-    "default_transaction_isolation = 'repeatable read'",
-    "default_transaction_read_only = on",
-    "transaction_read_only = on",
-    "work_mem = '64kB'",
-    "bytea_output = escape",
-    "row_security = off",
-    "jit = on",
-    "jit_above_cost = 0",
-    "extra_float_digits = -15",
-    "standard_conforming_strings = off",
-    "array_nulls = off",
-    "transform_null_equals = on",
-    "synchronous_commit = off",
-    "debug_parallel_query = regress",
-    "temp_buffers = 100",
-    "max_parallel_workers_per_gather = 4",
-    "xqueue.session_grace = '1 s'",
-    "xqueue.batch_size = 1",
-    "max_stack_depth = '100kB'",
-];
-const ROLES: [&str; 7] = [
-    "fuzz_owner",
-    "fuzz_other",
-    "fuzz_consumer",
-    "fuzz_reader",
-    "fuzz_smith",
-    "fuzz_super",
-    "NONE",
-];
-
-fn one_of<'a>(values: &[&'a str], random: &mut StdRng) -> &'a str {
-    values.choose(random).copied().unwrap_or_default()
-}
+const SETTINGS: &str = r#"statement_timeout = '1 ms'|statement_timeout = '3 ms'|statement_timeout = '20 ms'
+    lock_timeout = '1 ms'|lock_timeout = '20 ms'
+    search_path = ''|search_path = pg_catalog|search_path = "Odd schema", public|search_path = xqueue, public
+    TimeZone = 'Asia/Kathmandu'|DateStyle = 'SQL, DMY'|extra_float_digits = -15|bytea_output = escape
+    IntervalStyle = 'sql_standard'|IntervalStyle = 'iso_8601'|IntervalStyle = 'postgres_verbose'
+    enable_indexscan = off|enable_seqscan = off|enable_bitmapscan = off|enable_tidscan = off
+    plan_cache_mode = force_generic_plan|plan_cache_mode = force_custom_plan|jit = on|jit_above_cost = 0
+    default_transaction_isolation = serializable|default_transaction_isolation = 'repeatable read'
+    default_transaction_read_only = on|transaction_read_only = on|row_security = off|synchronous_commit = off
+    standard_conforming_strings = off|array_nulls = off|transform_null_equals = on
+    debug_parallel_query = regress|max_parallel_workers_per_gather = 4
+    work_mem = '64kB'|temp_buffers = 100|max_stack_depth = '100kB'
+    xqueue.session_grace = '1 s'|xqueue.batch_size = 1"#;
+const ROLES: &str = "fuzz_owner|fuzz_other|fuzz_consumer|fuzz_reader|fuzz_smith|fuzz_super";
 
 /// Returns the statements of one step of a session, to be sent one by one.
 pub fn step(material: &Material, walker: usize, random: &mut StdRng) -> Vec<String> {
@@ -101,18 +60,14 @@ pub fn step(material: &Material, walker: usize, random: &mut StdRng) -> Vec<Stri
         58..74 => vec![by_hand(queue, random)],
         74..88 => transaction(walker, random),
         88..93 => vec![setting(random)],
-        93 => vec![format!("SET ROLE {}", one_of(&ROLES, random))],
+        93 => vec![format!("SET ROLE {}", one_of(&format!("{ROLES}|NONE"), random))],
         94 => vec![
-            format!("SET SESSION AUTHORIZATION {}", one_of(&ROLES[..6], random)),
+            format!("SET SESSION AUTHORIZATION {}", one_of(ROLES, random)),
             "RESET SESSION AUTHORIZATION".into(),
         ],
-        95 => vec![
-            one_of(
-                &["DISCARD ALL", "DISCARD PLANS", "DEALLOCATE ALL", "CLOSE ALL", "DISCARD TEMP"],
-                random,
-            )
-            .into(),
-        ],
+        95 => {
+            vec![one_of("DISCARD ALL|DISCARD PLANS|DEALLOCATE ALL|CLOSE ALL|DISCARD TEMP", random)]
+        }
         96 => vec![view(random)],
         97 => vec![material.several(queue, random)],
         98 => material.without_caches(queue, random),
@@ -121,8 +76,8 @@ pub fn step(material: &Material, walker: usize, random: &mut StdRng) -> Vec<Stri
 }
 
 fn setting(random: &mut StdRng) -> String {
-    let scope = one_of(&["SET", "SET", "SET LOCAL"], random);
-    format!("{scope} {}", one_of(&SETTINGS, random))
+    let scope = one_of("SET|SET|SET LOCAL", random);
+    format!("{scope} {}", one_of(SETTINGS, random))
 }
 
 fn transaction(walker: usize, random: &mut StdRng) -> Vec<String> {
@@ -139,7 +94,7 @@ fn transaction(walker: usize, random: &mut StdRng) -> Vec<String> {
         19 => vec!["COMMIT AND CHAIN".into()],
         20 | 21 => vec!["ROLLBACK".into()],
         _ => {
-            let end = one_of(&["COMMIT", "ROLLBACK"], random);
+            let end = one_of("COMMIT|ROLLBACK", random);
             vec![format!("PREPARE TRANSACTION '{name}'"), format!("{end} PREPARED '{name}'")]
         }
     }
@@ -155,7 +110,7 @@ fn by_hand(queue: &Queue, random: &mut StdRng) -> String {
         _ => format!(" WHERE id = {key}"),
     };
     // Waiting tasks need an end time; without one, check reports a problem rightly.
-    let (state, timed) = (one_of(&["R", "B", "D"], random), one_of(&["W", "Z"], random));
+    let (state, timed) = (one_of("R|B|D", random), one_of("W|Z", random));
     match random.random_range(0..18) {
         0 => format!("UPDATE {name} SET status = '{state}', owner = NULL{which}"),
         1 => format!("UPDATE {name} SET status = 'T', owner = gen_random_uuid(){which}"),
@@ -166,7 +121,7 @@ fn by_hand(queue: &Queue, random: &mut StdRng) -> String {
         ),
         4 => format!("UPDATE {name} SET expires = {}{which}", instant(random)),
         5 => format!("UPDATE {name} SET priority = {}{which}", random.random_range(-3..4)),
-        6 => format!("UPDATE {name} SET tube = '{}'{which}", one_of(&["a", "b", "c", ""], random)),
+        6 => format!("UPDATE {name} SET tube = {}{which}", one_of("'a'|'b'|'c'|''", random)),
         7 => format!("DELETE FROM {name}{which} RETURNING *"),
         8 => format!("INSERT INTO {name} DEFAULT VALUES RETURNING *"),
         9 | 10 => queue.fill(),
@@ -178,11 +133,11 @@ fn by_hand(queue: &Queue, random: &mut StdRng) -> String {
         ),
         14 => format!(
             "SELECT * FROM {name}{which} LIMIT 5 FOR {}",
-            one_of(&["UPDATE", "SHARE SKIP LOCKED", "NO KEY UPDATE"], random)
+            one_of("UPDATE|SHARE SKIP LOCKED|NO KEY UPDATE", random)
         ),
         15 => format!(
             "LOCK TABLE {name} IN {} MODE NOWAIT",
-            one_of(&["ROW EXCLUSIVE", "SHARE", "ACCESS EXCLUSIVE"], random)
+            one_of("ROW EXCLUSIVE|SHARE|ACCESS EXCLUSIVE", random)
         ),
         16 => format!("UPDATE {name} SET id = {key}{which}"),
         _ => format!(
@@ -208,9 +163,8 @@ fn ddl(queue: &Queue, random: &mut StdRng) -> String {
 }
 
 fn view(random: &mut StdRng) -> String {
-    let views =
-        ["queues", "taken", "consumers", "producers", "sessions", "settings", "queue", "session"];
-    format!("SELECT * FROM xqueue.{}", one_of(&views, random))
+    let views = "queues|taken|consumers|producers|sessions|settings|queue|session";
+    format!("SELECT * FROM xqueue.{}", one_of(views, random))
 }
 
 impl Material {
@@ -258,10 +212,8 @@ impl Material {
             ],
             2 => vec![format!("EXECUTE p{n}"), format!("DEALLOCATE p{n}")],
             3 => {
-                let kind = one_of(
-                    &["CURSOR", "SCROLL CURSOR", "CURSOR WITH HOLD", "NO SCROLL CURSOR"],
-                    random,
-                );
+                let kinds = "CURSOR|SCROLL CURSOR|CURSOR WITH HOLD|NO SCROLL CURSOR";
+                let kind = one_of(kinds, random);
                 vec![
                     format!("DECLARE c{n} {kind} FOR SELECT * FROM {call}"),
                     format!("FETCH 2 FROM c{n}"),
@@ -269,7 +221,7 @@ impl Material {
             }
             4 => vec![format!(
                 "{} FROM c{n}",
-                one_of(&["FETCH ALL", "FETCH BACKWARD 1", "MOVE 1", "FETCH 0"], random)
+                one_of("FETCH ALL|FETCH BACKWARD 1|MOVE 1|FETCH 0", random)
             )],
             5 => vec![format!("CLOSE c{n}")],
             6 => {
@@ -282,13 +234,8 @@ impl Material {
                 vec![format!("SELECT {call}, {} FROM {name} LIMIT 3", self.source(queue, random))]
             }
             11 => {
-                let verb = one_of(
-                    &[
-                        "ack", "release", "bury", "touch", "peek", "delete", "snatch", "take",
-                        "put", "stats",
-                    ],
-                    random,
-                );
+                let verbs = "ack|release|bury|touch|peek|delete|snatch|take|put|stats";
+                let verb = one_of(verbs, random);
                 vec![format!("SELECT xqueue.{verb}(q) FROM {name} q LIMIT {}", n + 1)]
             }
             12 => vec![format!(
@@ -298,7 +245,7 @@ impl Material {
             14 => vec![format!(
                 "WITH t AS MATERIALIZED (SELECT * FROM xqueue.take(NULL::{name}, count => 3)) \
                  SELECT xqueue.{}(t::{name}) FROM t",
-                one_of(&["ack", "release", "bury", "touch"], random)
+                one_of("ack|release|bury|touch", random)
             )],
             15 => vec![format!(
                 "SELECT xqueue.ack({}, {}) FROM generate_series(1, 3)",
@@ -326,17 +273,14 @@ impl Material {
             ),
             2 => format!(
                 "SELECT * INTO q FROM xqueue.take(NULL::{name}) LIMIT 1; PERFORM xqueue.{}(q); PERFORM {call};",
-                one_of(&["ack", "release", "bury", "touch", "peek"], random)
+                one_of("ack|release|bury|touch|peek", random)
             ),
             3 => format!(
                 "ids := (SELECT array_agg(id::text) FROM xqueue.take(NULL::{name}, count => 5)); \
                  PERFORM xqueue.ack({}, ids); PERFORM {call};",
                 queue.literal()
             ),
-            4 => format!(
-                "PERFORM {call}; {} PERFORM {other};",
-                one_of(&["COMMIT;", "ROLLBACK;"], random)
-            ),
+            4 => format!("PERFORM {call}; {}; PERFORM {other};", one_of("COMMIT|ROLLBACK", random)),
             _ => format!(
                 "BEGIN PERFORM {call}; EXCEPTION WHEN OTHERS THEN RAISE NOTICE '%', SQLERRM; RAISE; END;"
             ),
@@ -349,10 +293,9 @@ impl Material {
 
     /// Returns several statements in one message, which are one transaction by default.
     fn several(&self, queue: &Queue, random: &mut StdRng) -> String {
-        let between =
-            one_of(&["", "ROLLBACK;", "SAVEPOINT x;", "COMMIT; BEGIN;", "BEGIN;"], random);
+        let between = one_of("SELECT|ROLLBACK|SAVEPOINT x|COMMIT; BEGIN|BEGIN", random);
         let (first, second) = (self.call(queue, random), self.call(queue, random));
-        format!("{first}; {between} {second}; {}", by_hand(queue, random))
+        format!("{first}; {between}; {second}; {}", by_hand(queue, random))
     }
 
     /// Returns calls that run while the server discards its caches all the time.

@@ -1,6 +1,6 @@
 //! A session that sends random statements.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use postgres::{Client, Config, NoTls};
@@ -8,6 +8,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
+use crate::arguments::one_of;
 use crate::statements::{Material, step};
 
 /// Roles of sessions: a superuser, an owner of queues, a consumer, a role that only reads, and another one.
@@ -23,8 +24,6 @@ const KEPT: usize = 3;
 #[derive(Default)]
 pub struct Tally {
     pub statements: u64,
-    /// Errors by SQLSTATE.
-    pub errors: BTreeMap<String, u64>,
     /// The last statements of sessions that ended without a message from the server.
     pub broken: Vec<Vec<String>>,
 }
@@ -32,9 +31,6 @@ pub struct Tally {
 impl Tally {
     pub fn add(&mut self, other: Tally) {
         self.statements += other.statements;
-        for (state, count) in other.errors {
-            *self.errors.entry(state).or_default() += count;
-        }
         self.broken.extend(other.broken);
     }
 }
@@ -126,17 +122,12 @@ fn send(client: &mut Client, sql: &str, random: &mut StdRng, tally: &mut Tally) 
         return if client.is_closed() { Session::Broke } else { Session::Lives };
     };
     let state = known.code().code();
-    *tally.errors.entry(state.to_owned()).or_default() += 1;
     if state.starts_with("57P") || client.is_closed() {
         return Session::WasEnded;
     }
     if state == "25P02" && random.random_bool(0.8) {
         // If this fails, the next statement fails as well.
-        drop(client.batch_execute(if random.random_bool(0.5) {
-            "ROLLBACK"
-        } else {
-            "ROLLBACK TO s0"
-        }));
+        drop(client.batch_execute(&one_of("ROLLBACK|ROLLBACK TO s0", random)));
     }
     Session::Lives
 }
