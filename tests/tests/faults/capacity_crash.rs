@@ -9,17 +9,17 @@ fn a_capacity_holds_after_each_end_of_the_server() {
     after_each_end(cases![a_producer_with_room_is_killed, prepared_before_the_server_started]);
 }
 
-fn a_producer_with_room_is_killed(_: &str) -> After {
-    let mut q = Queue::limited("roomcrash", 5, 3);
+fn a_producer_with_room_is_killed(q: &mut Queue, _: &str) -> After {
+    q.upgrade(&json!({"features": {"capacity": 5}}));
+    q.fill(3);
     let mut open = q.client();
     open.batch_execute("BEGIN").unwrap();
     put(&mut open, &q.name, 1);
     put(&mut open, &q.name, 2);
-    let waiting = Waiter::put(&mut q, &empty_tasks(2));
-    Box::new(move || {
+    let waiting = Waiter::put(q, &empty_tasks(2));
+    Box::new(move |q: &mut Queue| {
         drop(open);
         assert!(waiting.join().result.is_err());
-        q.reconnect();
         // Immediately after the start: a put waits until the tasks are counted.
         assert_eq!((q.puts(3), q.puts(2)), (0, 2));
         q.fails("INSERT INTO {q} DEFAULT VALUES", "53400", "is full");
@@ -27,15 +27,14 @@ fn a_producer_with_room_is_killed(_: &str) -> After {
     })
 }
 
-fn prepared_before_the_server_started(how: &str) -> After {
+fn prepared_before_the_server_started(q: &mut Queue, how: &str) -> After {
     let (outcome, left) = if how == "fast" { ("ROLLBACK", 3) } else { ("COMMIT", 1) };
-    let mut q = Queue::limited("roomcrash", 3, 0);
+    q.upgrade(&json!({"features": {"capacity": 3}}));
     let gid = q.name.clone();
     q.sql(&format!(
         "BEGIN; SELECT xqueue.put('{{q}}', '[{{}}, {{}}]'); PREPARE TRANSACTION '{gid}'"
     ));
-    Box::new(move || {
-        q.reconnect();
+    Box::new(move |q: &mut Queue| {
         q.fails("SELECT xqueue.put('{q}', '{}')", "55000", "it is not known");
         q.fails("INSERT INTO {q} DEFAULT VALUES", "55000", "it is not known");
         q.sql(&format!("{outcome} PREPARED '{gid}'"));

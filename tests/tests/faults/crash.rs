@@ -1,5 +1,5 @@
-//! The server ends: SIGKILL of a backend, an immediate stop, a plain restart. Afterwards no task is taken, the counters
-//! are exact, and features go on.
+//! The server ends: SIGKILL of a backend or of the postmaster, an immediate stop, a plain restart, a standby that takes
+//! over. Afterwards no task is taken, the counters are exact, and features go on.
 
 use crate::ends::{After, after_each_end, cases};
 use xqueue_tests::*;
@@ -23,8 +23,7 @@ fn queues_go_on_after_each_end_of_the_server() {
     ]);
 }
 
-fn a_prepared_put_lives_through_it(_: &str) -> After {
-    let mut q = Queue::new("crash");
+fn a_prepared_put_lives_through_it(q: &mut Queue, _: &str) -> After {
     let gid = q.name.clone();
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 10)");
     for n in 0..2 {
@@ -32,8 +31,7 @@ fn a_prepared_put_lives_through_it(_: &str) -> After {
             "BEGIN; SELECT xqueue.put('{{q}}', '[{{}}, {{}}]'); PREPARE TRANSACTION '{gid}_{n}'"
         ));
     }
-    Box::new(move || {
-        q.reconnect();
+    Box::new(move |q: &mut Queue| {
         assert_eq!(q.counted()["total"], json!(10));
         assert_eq!(q.stats()["exact"], json!(false), "not while a prepared transaction is open");
         q.sql(&format!("ROLLBACK PREPARED '{gid}_0'"));
@@ -42,8 +40,7 @@ fn a_prepared_put_lives_through_it(_: &str) -> After {
     })
 }
 
-fn taken_tasks_are_ready_again_and_counters_exact(_: &str) -> After {
-    let mut q = Queue::new("crash");
+fn taken_tasks_are_ready_again_and_counters_exact(q: &mut Queue, _: &str) -> After {
     let name = q.name.clone();
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 500)");
     q.sql("INSERT INTO {q} (status) SELECT 'B' FROM generate_series(1, 20)");
@@ -54,9 +51,8 @@ fn taken_tasks_are_ready_again_and_counters_exact(_: &str) -> After {
     open.batch_execute("BEGIN").unwrap();
     take(&mut open, &name, "0", 50);
     put(&mut open, &name, 1);
-    Box::new(move || {
+    Box::new(move |q: &mut Queue| {
         drop((c, open));
-        q.reconnect();
         q.wait_for("taken", 0);
         q.assert_tasks(&[("ready", 499), ("taken", 0), ("buried", 20), ("total", 519)]);
         let owned = format!("SELECT count(*) FROM {name} WHERE owner IS NOT NULL");
@@ -65,109 +61,106 @@ fn taken_tasks_are_ready_again_and_counters_exact(_: &str) -> After {
     })
 }
 
-fn a_waiting_consumer_gets_the_task_of_a_killed_holder(_: &str) -> After {
-    let mut q = Queue::new("crash");
+fn a_waiting_consumer_gets_the_task_of_a_killed_holder(q: &mut Queue, _: &str) -> After {
     let name = q.name.clone();
     let mut holder = q.client();
     let held = put(&mut holder, &name, 1);
     take_all(&mut holder, &name);
-    let waiter = Waiter::take(&mut q);
-    Box::new(move || {
+    let waiter = Waiter::take(q);
+    Box::new(move |q: &mut Queue| {
         drop(holder);
         assert!(waiter.join().result.is_err(), "the waiter's connection broke");
-        q.reconnect();
         let take = format!("SELECT xqueue.take('{name}', '30s')");
         let (mut c, task) = Waiter::start(q.client(), &take).task();
         assert_eq!(id(&task), held);
         ack(&mut c, &name, held);
         q.assert_tasks(&[("total", 0)]);
         // Waits and wake-ups work after the crash.
-        let waiter = Waiter::take(&mut q);
+        let waiter = Waiter::take(q);
         put(&mut q.admin, &name, 2);
         waiter.task();
     })
 }
 
-fn only_a_crash_empties_an_unlogged_queue(how: &str) -> After {
+/// The new primary has no rows of an unlogged table either.
+fn only_a_crash_empties_an_unlogged_queue(q: &mut Queue, how: &str) -> After {
     let left = if how == "fast" { 30 } else { 0 };
-    let (mut c, name) = (connect(), unique("crash_temp"));
-    c.batch_execute(&format!("SELECT xqueue.create('{name}', temporary => true)")).unwrap();
-    let mut q = Queue::adopt(&database(), &name);
+    q.sql("DROP TABLE {q}; SELECT xqueue.create('{q}', temporary => true)");
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 30)");
-    take(&mut c, &name, "0", 5);
+    let mut c = q.client();
+    take(&mut c, &q.name, "0", 5);
     q.assert_tasks(&[("ready", 25), ("taken", 5)]);
-    Box::new(move || {
+    Box::new(move |q: &mut Queue| {
         drop(c);
-        q.reconnect();
         q.wait_for("taken", 0);
         q.assert_tasks(&[("ready", left), ("total", left)]);
-        put(&mut q.admin, &name, 1);
+        put(&mut q.admin, &q.name, 1);
         q.assert_tasks(&[("ready", left + 1), ("total", left + 1)]);
     })
 }
 
-fn a_pause_goes_on(_: &str) -> After {
-    let mut q = Queue::new("crash");
+fn a_pause_goes_on(q: &mut Queue, _: &str) -> After {
     put(&mut q.admin, &q.name, 1);
     q.sql("SELECT xqueue.pause('{q}')");
-    Box::new(move || {
-        q.reconnect();
+    Box::new(move |q: &mut Queue| {
         assert!(q.takes(1).is_empty());
         assert_eq!(q.stats()["paused_until"], "infinity");
-        let waiter = Waiter::take(&mut q);
+        let waiter = Waiter::take(q);
         q.sql("SELECT xqueue.resume('{q}')");
         waiter.task();
     })
 }
 
-fn identities_differ(_: &str) -> After {
-    let identity = || -> uuid::Uuid { scalar(&mut connect(), "SELECT xqueue.identify()", &[]) };
-    let before = identity();
-    Box::new(move || assert_ne!(identity(), before))
+fn identities_differ(q: &mut Queue, _: &str) -> After {
+    fn identity(q: &mut Queue) -> uuid::Uuid {
+        scalar(&mut q.client(), "SELECT xqueue.identify()", &[])
+    }
+    let before = identity(q);
+    Box::new(move |q: &mut Queue| assert_ne!(identity(q), before))
 }
 
 /// Three sessions hold a task each: one with a long grace, one with a short grace, and an unidentified one.
-fn identified_sessions_keep_their_tasks(_: &str) -> After {
-    let mut q = Queue::new("lasting");
+fn identified_sessions_keep_their_tasks(q: &mut Queue, _: &str) -> After {
     let name = q.name.clone();
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 3)");
     let mut clients = [q.client(), q.client(), q.client()];
-    let [session, _] = [(0, "1 hour"), (1, "10 ms")].map(|(n, grace): (usize, _)| -> String {
+    let [patient, hasty] = [(0, "1 hour"), (1, "10 ms")].map(|(n, grace): (usize, _)| -> String {
         let identify = format!("SELECT xqueue.identify(grace => '{grace}')::text");
         scalar(&mut clients[n], &identify, &[])
     });
     clients.iter_mut().for_each(|c| drop(take(c, &name, "0", 1)));
     let known = "SELECT count(*) FROM xqueue.sessions WHERE lease = 'infinity'";
     wait_until("the worker knows", || scalar::<i64>(&mut q.admin, known, &[]) == 2);
-    Box::new(move || {
+    Box::new(move |q: &mut Queue| {
         drop(clients);
-        q.reconnect();
         q.wait_for("ready", 2);
-        assert_eq!(status(&mut q.admin, &name, 1).as_deref(), Some("T"));
+        assert!(q.holds(1, &format!("owner = '{patient}' AND status = 'T'")));
         let mut c = q.client();
-        let join = format!("SELECT xqueue.identify('{session}')::text");
-        assert_eq!(scalar::<String>(&mut c, &join, &[]), session);
+        let join = format!("SELECT xqueue.identify('{patient}')::text");
+        assert_eq!(scalar::<String>(&mut c, &join, &[]), patient);
         assert_eq!(ack(&mut c, &name, 1).len(), 1);
+        expect_error(&mut c, &format!("SELECT xqueue.identify('{hasty}')"), "42704", "");
+        let late = format!("SELECT xqueue.ack('{name}', 2)");
+        expect_error(&mut c, &late, "55000", "task 2 is not taken by anybody");
         c.batch_execute("SELECT xqueue.identify(grace => '0')").unwrap();
     })
 }
 
 /// time64 learns from the table: from a key an hour ahead of the clock, and not from keys that no clock has made.
 /// Producers can choose any key, also the greatest bigint, after which no key is left.
-fn keys_of_time64_rise(_: &str) -> After {
+fn keys_of_time64_rise(q: &mut Queue, _: &str) -> After {
     const EXACT_IN_JSON: i64 = 1 << 53;
     const UPGRADE: &str = r#"SELECT xqueue.upgrade('{q}', '{"features": {"id": "time64"}}')"#;
     let hand_made = [i64::MIN, EXACT_IN_JSON, 1 << 62, i64::MAX - 1, i64::MAX];
-    let columns = "id bigint PRIMARY KEY, payload jsonb";
-    let mut q = Queue::with("ids", columns, &json!({"features": {"id": "time64"}}));
+    q.sql("ALTER TABLE {q} ALTER id DROP IDENTITY");
+    q.sql(UPGRADE);
     for key in hand_made {
         q.sql(&format!("SELECT xqueue.put('{{q}}', '{{\"id\": {key}}}')"));
     }
     q.sql("INSERT INTO {q} SELECT (extract(epoch FROM now()) * 1e6)::bigint + 3600000000");
     let greatest = format!("SELECT to_jsonb(max(id)) FROM {{q}} WHERE id < {EXACT_IN_JSON}");
     let mut last = q.ask_one(&greatest).as_i64().expect("a key");
-    Box::new(move || {
-        q.reconnect();
+    Box::new(move |q: &mut Queue| {
         for again in ["", &format!("SELECT xqueue.downgrade('{{q}}', true); {UPGRADE}")] {
             q.sql(again);
             for key in ids(&q.ask("SELECT xqueue.put('{q}', '[{}, {}]')")) {
@@ -181,12 +174,11 @@ fn keys_of_time64_rise(_: &str) -> After {
     })
 }
 
-fn tubes_are_counted_anew(_: &str) -> After {
-    let mut q = Queue::with("tube", COLUMNS, &json!({"tube_stats": ["a", "b"]}));
+fn tubes_are_counted_anew(q: &mut Queue, _: &str) -> After {
+    q.upgrade(&json!({"features": {"tube": true}, "tube_stats": ["a", "b"]}));
     q.sql("INSERT INTO {q} (tube) SELECT (ARRAY['a', 'b', 'c'])[n % 3 + 1] FROM generate_series(1, 30) n");
     q.sql("SELECT xqueue.take('{q}', tube => 'a')");
-    Box::new(move || {
-        q.reconnect();
+    Box::new(move |q: &mut Queue| {
         q.wait_for("taken", 0);
         q.assert_exact();
         let stats = q.stats();
@@ -197,22 +189,19 @@ fn tubes_are_counted_anew(_: &str) -> After {
     })
 }
 
-fn attempts_are_limited(_: &str) -> After {
-    let mut q = Queue::with("retry", COLUMNS, &json!({"features": {"retry": {"limit": 1}}}));
+fn attempts_are_limited(q: &mut Queue, _: &str) -> After {
+    q.upgrade(&json!({"features": {"retry": {"limit": 1}}}));
     q.sql("SELECT xqueue.put('{q}', '[{}, {}]'); SELECT xqueue.take('{q}')");
-    Box::new(move || {
-        q.reconnect();
+    Box::new(move |q: &mut Queue| {
         q.wait_for("buried", 1);
         assert!(q.holds(1, "reason = 'session was lost after attempt 1, the limit is 1'"));
         q.assert_tasks(&[("ready", 1), ("buried", 1)]);
     })
 }
 
-fn ages_begin_anew(_: &str) -> After {
-    let mut q = Queue::new("crash");
+fn ages_begin_anew(q: &mut Queue, _: &str) -> After {
     put(&mut q.admin, &q.name, 1);
-    Box::new(move || {
-        q.reconnect();
+    Box::new(move |q: &mut Queue| {
         let age = "SELECT to_jsonb(oldest_ready > '0.2 s') FROM xqueue.queues WHERE queue = '{q}'::regclass";
         wait_until("it has an age", || q.ask_one(age) == json!(true));
         q.sql("INSERT INTO {q} DEFAULT VALUES");
@@ -222,9 +211,8 @@ fn ages_begin_anew(_: &str) -> After {
     })
 }
 
-fn the_end_of_life_is_as_it_was(_: &str) -> After {
-    let features = json!({"features": {"ttl": "1 hour", "delayed": true}});
-    let mut q = Queue::with("ttl", COLUMNS, &features);
+fn the_end_of_life_is_as_it_was(q: &mut Queue, _: &str) -> After {
+    q.upgrade(&json!({"features": {"ttl": "1 hour"}}));
     q.sql(
         "SELECT xqueue.put('{q}', '[{}, {}]'); SELECT xqueue.put('{q}', '{}', delay => '1 hour')",
     );
@@ -233,20 +221,17 @@ fn the_end_of_life_is_as_it_was(_: &str) -> After {
     let before = q.ask_one(lives);
     // A restart does not keep an expired task alive either.
     q.sql("SELECT xqueue.put('{q}', '{}', ttl => '300 milliseconds')");
-    Box::new(move || {
-        q.reconnect();
+    Box::new(move |q: &mut Queue| {
         q.wait_for("total", 3);
         q.wait_for("ready", 2);
         assert_eq!(q.ask_one(lives), before);
     })
 }
 
-fn delayed_tasks_are_promoted(_: &str) -> After {
-    let mut q = Queue::new("crash");
+fn delayed_tasks_are_promoted(q: &mut Queue, _: &str) -> After {
     q.sql("SELECT xqueue.put('{q}', '[{}, {}, {}]', '400 milliseconds')");
     q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");
-    Box::new(move || {
-        q.reconnect();
+    Box::new(move |q: &mut Queue| {
         q.wait_for("ready", 3);
         q.assert_tasks(&[("ready", 3), ("waiting", 1), ("total", 4)]);
         assert_eq!(take_all(&mut q.admin, &q.name).len(), 3);
@@ -289,4 +274,75 @@ fn debug_messages_of_a_critical_section_end_no_server() {
     server.wait_running();
     let upgrade = "SET client_min_messages = debug5; SELECT xqueue.upgrade('cold')";
     server.client().batch_execute(upgrade).expect("the server survives");
+}
+
+/// After a crash, a put that needs the number of tasks does not wait while a slow table is counted. The counters of all
+/// other queues become exact meanwhile.
+#[test]
+fn a_put_does_not_wait_for_a_large_recount() {
+    const COUNT: usize = 40;
+    let server = Server::alone();
+    let mut database = Database::new("many");
+    let mut owner = database.client();
+    for number in 0..COUNT {
+        owner
+            .batch_execute(&format!(
+                "CREATE TABLE q{number} (id bigint PRIMARY KEY, payload text);
+                 SELECT xqueue.upgrade('q{number}', '{{\"features\": {{\"capacity\": 10}}}}');
+                 INSERT INTO q{number} VALUES (1), (2); SELECT xqueue.take('q{number}')"
+            ))
+            .unwrap();
+    }
+    let columns = "id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY";
+    let tubes = json!({"features": {"delayed": true, "tube": true}});
+    let mut slow = Queue::make(&database.name, &unique("slow"), columns, &tubes);
+    slow.assert_exact();
+    // Each tube takes long to decompress.
+    slow.sql(
+        "INSERT INTO {q} (status, runat, tube) VALUES ('W', 'infinity', repeat('x', 50000000));
+         INSERT INTO {q} (status, runat, tube) SELECT status, runat, tube FROM {q}, generate_series(1, 25)",
+    );
+    server.kill_backend(pid(&mut owner));
+    database.admin = connect();
+    slow.reconnect();
+    let mut c = database.client();
+    for number in (0..COUNT).rev() {
+        let put = format!("SELECT xqueue.put('q{number}', '{{\"id\": 3}}')->>'id'");
+        assert_eq!(scalar::<String>(&mut c, &put, &[]), "3");
+    }
+    assert_eq!(slow.stats()["exact"], json!(false), "it is counted meanwhile");
+    let exact = "SELECT bool_and((s->>'exact')::boolean) FROM xqueue.stats() s WHERE s->>'queue' LIKE 'public.q%'";
+    wait_until("all others are exact", || scalar(&mut c, exact, &[]));
+    slow.sql("TRUNCATE {q}");
+}
+
+/// A sleeping vacuum notices the death itself and calls exit(): the thread's values are dropped before its transaction
+/// is aborted.
+#[test]
+fn a_vacuum_ends_in_order() {
+    let primary = Cluster::new("autovacuum = off");
+    let mut q = Queue::make_at(
+        primary.config(),
+        "jobs",
+        "id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, payload text",
+        &json!({}),
+    );
+    q.sql("INSERT INTO {q} (payload) SELECT repeat('x', 500) FROM generate_series(1, 20000)");
+    // This backend has a session and notes of taken tasks.
+    let mut vacuum = q.client();
+    take(&mut vacuum, "jobs", "0", 3);
+    vacuum.batch_execute("SET vacuum_cost_delay = 20; SET vacuum_cost_limit = 1").unwrap();
+    let backend = pid(&mut vacuum);
+    let thread = std::thread::spawn(move || vacuum.batch_execute("VACUUM jobs").is_err());
+    let naps = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1 AND wait_event = 'VacuumDelay')";
+    wait_until("the vacuum naps", || scalar(&mut q.admin, naps, &[&backend]));
+    primary.kill();
+    assert!(thread.join().expect("no panic"), "the connection is lost");
+    let process = format!("/proc/{backend}");
+    wait_until("the backend is gone", || !std::path::Path::new(&process).exists());
+    let log = primary.log();
+    let wrong = ["TRAP", "PANIC", "Thread Local"];
+    let found = log.lines().find(|line| wrong.iter().any(|word| line.contains(word)));
+    assert_eq!(found, None, "in the log");
+    q.abandon();
 }

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use crate::ends::{After, after_each_end, cases};
 use xqueue_tests::*;
 
-fn queue(utube: Value) -> Queue {
-    let features = json!({"utube": utube, "delayed": true, "buried": true});
-    Queue::with("utube_crash", COLUMNS, &json!({"features": features}))
+fn queue() -> Queue {
+    Queue::with("utube_crash", COLUMNS, &json!({"features": {"utube": true}}))
 }
 
 /// Takes and acks all tasks, `count` at a time, and returns the order in each sub-queue.
@@ -30,9 +29,10 @@ fn sub_queues_are_found_again_after_each_end_of_the_server() {
     after_each_end(cases![sub_queues_are_in_order, the_most_urgent_comes_first]);
 }
 
-fn sub_queues_are_in_order(how: &str) -> After {
-    let is_strict = how != "immediate";
-    let mut q = queue(if is_strict { json!({"strict": true}) } else { json!(true) });
+fn sub_queues_are_in_order(q: &mut Queue, how: &str) -> After {
+    let is_strict = matches!(how, "SIGKILL" | "fast");
+    let utube = if is_strict { json!({"strict": true}) } else { json!(true) };
+    q.upgrade(&json!({"features": {"utube": utube, "buried": true}}));
     q.sql("INSERT INTO {q} (tube) SELECT i % 250 FROM generate_series(1, 1000) i");
     q.sql("INSERT INTO {q} (tube, status) SELECT i, 'B' FROM generate_series(1, 10) i");
     q.sql("SELECT xqueue.put('{q}', '{\"id\": -1, \"tube\": \"7\"}', delay => '1 hour')");
@@ -40,9 +40,8 @@ fn sub_queues_are_in_order(how: &str) -> After {
     assert_eq!(take(&mut c, &q.name, "0", 50).len(), 50);
     c.batch_execute("BEGIN").unwrap();
     assert_eq!(take(&mut c, &q.name, "0", 50).len(), 50);
-    Box::new(move || {
+    Box::new(move |q: &mut Queue| {
         drop(c);
-        q.reconnect();
         q.wait_for("taken", 0);
         // Two simultaneous consumers both get a task.
         let (mut a, mut b) = (q.client(), q.client());
@@ -64,12 +63,10 @@ fn sub_queues_are_in_order(how: &str) -> After {
 }
 
 /// Shared memory is empty, but the first take finds the most urgent task.
-fn the_most_urgent_comes_first(_: &str) -> After {
-    let features = json!({"utube": true, "priority": true});
-    let mut q = Queue::with("utube_crash", COLUMNS, &json!({"features": features}));
+fn the_most_urgent_comes_first(q: &mut Queue, _: &str) -> After {
+    q.upgrade(&json!({"features": {"utube": true, "priority": true}}));
     q.sql("INSERT INTO {q} (id, tube, priority) SELECT i, i % 777, i * 7919 % 1000 FROM generate_series(1, 1554) i");
-    Box::new(move || {
-        q.reconnect();
+    Box::new(move |q: &mut Queue| {
         let priorities: Vec<i64> = (0..20)
             .flat_map(|_| take(&mut q.admin, &q.name, "0", 2))
             .map(|task| task["priority"].as_i64().unwrap())
@@ -84,19 +81,16 @@ fn the_most_urgent_comes_first(_: &str) -> After {
 fn more_sub_queues_than_there_is_room_for_are_all_served() {
     let server = Server::alone();
     let _little = server.with_options("-c xqueue.max_subqueues=10");
-    let (mut q, mut other) = (queue(json!(true)), queue(json!(true)));
+    let (mut q, mut other) = (queue(), queue());
     let name = q.name.clone();
     other.sql("INSERT INTO {q} (tube) SELECT i FROM generate_series(1, 20) i");
     q.sql("INSERT INTO {q} (tube) SELECT i % 300 FROM generate_series(1, 900) i");
     q.verify();
     // A waiting consumer is woken even if shared memory has no slot for the sub-queue.
-    let waiter = {
-        let mut empty = queue(json!(true));
-        let waiter = Waiter::take(&mut empty);
-        empty.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a')");
-        (empty, waiter.task())
-    };
-    drop(waiter);
+    let mut empty = queue();
+    let waiter = Waiter::take(&mut empty);
+    empty.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a')");
+    drop((waiter.task(), empty));
     let served = std::thread::scope(|scope| {
         let consumers: Vec<_> = (0..4)
             .map(|number| {
@@ -115,7 +109,7 @@ fn more_sub_queues_than_there_is_room_for_are_all_served() {
     assert_eq!(take(&mut c, &name, "0", 5).len(), 5);
     drop(c);
     // A take of one sub-queue fails when there is no room.
-    let mut q = queue(json!(true));
+    let mut q = queue();
     q.sql("INSERT INTO {q} (tube) SELECT i FROM generate_series(1, 1000) i");
     q.sql("BEGIN");
     let take = "SELECT xqueue.take('{q}', tube => i::text) FROM generate_series(1, 1000) i";
