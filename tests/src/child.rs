@@ -20,11 +20,11 @@ impl Consumer {
         Consumer::spawn(Command::new(exe).args(args))
     }
 
-    /// Starts a consumer that connects through a pooler. The pooler listens on port 6432 in this folder.
-    pub fn start_through(folder: &str, exe: &str, mode: &str, db: &str, queue: &str) -> Consumer {
+    /// Starts a consumer that holds its task, on a server or pooler whose socket is in this folder.
+    pub fn start_at(folder: &str, port: u16, exe: &str, db: &str, queue: &str) -> Consumer {
         let mut command = Command::new(exe);
-        command.env("PGHOST", folder).env("PGPORT", "6432");
-        Consumer::spawn(command.args([mode, db, queue]))
+        command.env("PGHOST", folder).env("PGPORT", port.to_string());
+        Consumer::spawn(command.args(["hold", db, queue]))
     }
 
     fn spawn(command: &mut Command) -> Consumer {

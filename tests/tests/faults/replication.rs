@@ -1,4 +1,4 @@
-//! A standby is promoted after the loss of its primary, and then a standby of the new primary. The cases of `ends` also try
+//! A standby is promoted after the loss of its primary, then a standby of the new primary. The cases of `ends` also try
 //! a promotion. The checker promotes a synchronous standby under load, and counts lost tasks.
 
 use crate::ends::fail_over;

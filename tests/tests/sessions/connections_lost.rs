@@ -2,48 +2,29 @@
 //! connection.
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 
 use xqueue_tests::*;
+
+const CONSUMER: &str = env!("CARGO_BIN_EXE_consumer");
 
 /// Number of connections that live, and equally many are lost.
 const LIVING: usize = 80;
 const TAKE: &str = "SELECT xqueue.take('jobs', '50s')";
-
-/// Waits for a task over a raw socket: unlike a driver's, it can be closed during the wait.
-fn wait_on_socket(server: &Cluster) -> UnixStream {
-    let mut socket = UnixStream::connect(format!("{}/.s.PGSQL.5432", server.folder())).unwrap();
-    let mut startup = 196_608_i32.to_be_bytes().to_vec();
-    startup.extend(b"user\0postgres\0database\0postgres\0\0");
-    socket.write_all(&(startup.len() as i32 + 4).to_be_bytes()).unwrap();
-    socket.write_all(&startup).unwrap();
-    // Reads messages until ReadyForQuery.
-    let mut head = [0; 5];
-    while head[0] != b'Z' {
-        socket.read_exact(&mut head).unwrap();
-        let length = i32::from_be_bytes(head[1..].try_into().unwrap());
-        let mut body = vec![0; length as usize - 4];
-        socket.read_exact(&mut body).unwrap();
-    }
-    socket.write_all(b"Q").unwrap();
-    socket.write_all(&(TAKE.len() as i32 + 5).to_be_bytes()).unwrap();
-    socket.write_all(format!("{TAKE}\0").as_bytes()).unwrap();
-    socket
-}
 
 #[test]
 fn each_task_goes_to_a_connection_that_lives() {
     let server = Cluster::new("max_connections = 250\n");
     server.wait_running();
     let mut q = Queue::make_at(server.config(), "jobs", COLUMNS, &json!({}));
-    let (mut living, mut closed, mut terminated) = (vec![], vec![], vec![]);
+    let (folder, mut living, mut closed, mut terminated) =
+        (server.folder(), vec![], vec![], vec![]);
     // In the wait queue each live connection stands between two that get lost.
     for number in 0..LIVING {
         living.push(Waiter::waiting(&mut q, TAKE));
         match number % 2 {
             0 => terminated.push(Waiter::waiting(&mut q, TAKE)),
-            _ => closed.push(wait_on_socket(&server)),
+            // Unlike a driver's connection, that of another process can be closed during the wait.
+            _ => closed.push(Consumer::start_at(&folder, 5432, CONSUMER, "postgres", "jobs")),
         }
     }
     q.wait_for_consumers(2 * LIVING as i64);

@@ -207,28 +207,22 @@ fn after_another_session_has_changed_the_queue() {
     }
 }
 
+/// Another connection joins its session, or it joins the session of the other one.
 #[test]
-fn in_a_session_that_others_have_joined() {
-    let (mut q, mut c) = filled(json!({}), 3);
-    q.run(&mut c, "SELECT xqueue.take('{q}')");
-    let session: String = scalar(&mut c, "SELECT xqueue.identify(grace => '50 ms')::text", &[]);
-    let mut other = q.client();
-    q.run(&mut other, &format!("SELECT xqueue.identify('{session}'); SELECT xqueue.take('{{q}}')"));
-    drop(other);
-    ends(&mut q, c, 3);
-}
-
-#[test]
-fn its_own_beside_a_session_that_it_has_joined() {
-    let (mut q, mut c) = filled(json!({}), 3);
-    q.run(&mut c, "SELECT xqueue.take('{q}')");
-    let mut other = q.client();
-    let session: String = scalar(&mut other, "SELECT xqueue.identify(grace => '50 ms')::text", &[]);
-    q.run(&mut c, &format!("SELECT xqueue.identify('{session}'); SELECT xqueue.take('{{q}}')"));
-    drop(c);
-    q.wait_for("ready", 2);
-    drop(other);
-    q.wait_for("ready", 3);
+fn in_a_session_of_two_connections() {
+    for opens in [true, false] {
+        let (mut q, mut c) = filled(json!({}), 3);
+        q.run(&mut c, "SELECT xqueue.take('{q}')");
+        let mut other = q.client();
+        let (opener, joiner) = if opens { (&mut c, &mut other) } else { (&mut other, &mut c) };
+        let session: String = scalar(opener, "SELECT xqueue.identify(grace => '50 ms')::text", &[]);
+        let join = format!("SELECT xqueue.identify('{session}'); SELECT xqueue.take('{{q}}')");
+        q.run(joiner, &join);
+        let (first, last) = if opens { (other, c) } else { (c, other) };
+        drop(first);
+        q.wait_for("ready", if opens { 1 } else { 2 });
+        ends(&mut q, last, 3);
+    }
 }
 
 #[test]
@@ -239,8 +233,11 @@ fn discard_all_ends_a_session_and_begins_another() {
         c.run("DISCARD ALL");
         q.wait_for("ready", 3);
     }
-    q.run(&mut c, "SELECT xqueue.take('{q}')");
-    ends(&mut q, c, 3);
+    // Other DISCARD commands keep the tasks.
+    q.run(&mut c, "SELECT xqueue.take('{q}', count => 2)");
+    c.run("DISCARD PLANS; DISCARD SEQUENCES; DISCARD TEMP; RESET ALL");
+    assert_eq!(ack(&mut c, &q.name, 1).len(), 1);
+    ends(&mut q, c, 2);
 }
 
 /// Keys without positions, and the greatest uuid and the one before it.

@@ -4,14 +4,26 @@ mod ended;
 mod grace;
 mod transactions;
 
+use postgres::error::DbError;
 use xqueue_tests::*;
 
 const UNKNOWN: &str = "does not exist, or not any more";
+/// Opens a session for one transaction.
+const OPEN_LOCAL: &str = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
 
 /// Opens a session with this grace period.
 fn open(c: &mut Client, grace: &str) -> String {
     let sql = "SELECT xqueue.identify(grace => $1::text::interval)::text";
     scalar(c, sql, &[&grace])
+}
+
+fn open_local(c: &mut Client) -> String {
+    scalar(c, OPEN_LOCAL, &[])
+}
+
+/// Returns SQL that joins a session for one transaction.
+fn join_local(session: &str) -> String {
+    format!("SELECT xqueue.identify('{session}', local => true)")
 }
 
 fn identity(c: &mut Client) -> String {
@@ -31,6 +43,18 @@ fn shown(c: &mut Client, session: &str) -> Option<Value> {
 
 fn is_attached(c: &mut Client, session: &str) -> bool {
     shown(c, session).is_some_and(|s| s["lease"] == "infinity")
+}
+
+/// Lets the lease of a session that is in no connection end sooner, so that the next use renews it.
+fn shorten_lease(q: &mut Queue, session: &str) {
+    q.sql(&format!(
+        "UPDATE xqueue.session SET lease = clock_timestamp() + '10 min' WHERE uuid = '{session}'"
+    ));
+}
+
+#[track_caller]
+fn fails_to_ack(c: &mut Client, queue: &str, id: i64, state: &str, words: &str) -> DbError {
+    expect_error(c, &format!("SELECT xqueue.ack('{queue}', {id})"), state, words)
 }
 
 fn is_taken(c: &mut Client, queue: &str, id: i64) -> bool {
@@ -62,9 +86,8 @@ fn a_client_that_comes_back_in_time_acks_what_it_had_taken() {
     let name = q.name.clone();
     leave(&mut q, c, &session);
     assert!(is_taken(&mut q.admin, &name, id));
-    let sql = format!("SELECT xqueue.ack('{name}', {id})");
     let words = format!("task {id} is taken by session {session}, not by you");
-    expect_error(&mut q.admin, &sql, "55006", &words);
+    fails_to_ack(&mut q.admin, &name, id, "55006", &words);
     let taken = "SELECT to_jsonb(t) FROM xqueue.taken t WHERE queue = $1::text::regclass";
     assert_eq!(values(&mut q.admin, taken, &[&name])[0]["pid"], Value::Null);
     let stats = q.ask_one(&format!("SELECT xqueue.stats('{{q}}', {id})"));
@@ -89,7 +112,6 @@ fn a_client_that_comes_back_in_time_acks_what_it_had_taken() {
 #[test]
 fn after_its_grace_the_tasks_are_ready_and_it_cannot_be_joined() {
     let (mut q, c, session, id) = taken_with("50 ms");
-    let name = q.name.clone();
     leave(&mut q, c, &session);
     q.wait_for("ready", 1);
     assert_eq!(q.calls("session"), 1);
@@ -98,8 +120,7 @@ fn after_its_grace_the_tasks_are_ready_and_it_cannot_be_joined() {
     expect_error(&mut q.admin, &sql, "42704", UNKNOWN);
     let mut c = q.client();
     assert_ne!(identity(&mut c), session, "an error leaves the connection as it was");
-    let sql = format!("SELECT xqueue.ack('{name}', {id})");
-    expect_error(&mut c, &sql, "55000", "is not taken by anybody");
+    fails_to_ack(&mut c, &q.name, id, "55000", "is not taken by anybody");
 }
 
 #[test]
@@ -115,26 +136,37 @@ fn unknown_and_malformed_sessions_are_refused() {
     assert_eq!(identity(&mut c), mine);
 }
 
-/// Without a grace period, a session lives as long as at least one connection is in it.
+/// Without a grace period, a session lives as long as a connection is in it. A connection stays in the session that it has
+/// joined, even if it rolls that transaction back, or fails to join another session.
 #[test]
 fn connections_share_a_session_while_one_is_there() {
-    let mut q = Queue::new("session");
-    let (mut first, mut second) = (q.client(), q.client());
-    let session = identity(&mut first);
-    join(&mut second, &session);
-    let ids: Vec<i64> = (0..3).map(|n| put(&mut q.admin, &q.name, n)).collect();
-    take(&mut first, &q.name, "0", 2);
-    take(&mut second, &q.name, "0", 1);
-    assert_eq!(ack(&mut second, &q.name, ids[0]).len(), 1);
-    assert_eq!(ack(&mut first, &q.name, ids[2]).len(), 1);
-    drop(first);
-    wait_until("the first has left", || {
-        shown(&mut q.admin, &session).unwrap()["pids"].as_array().unwrap().len() == 1
-    });
-    assert!(is_taken(&mut q.admin, &q.name, ids[1]));
-    drop(second);
-    q.wait_for("ready", 1);
-    wait_until("it is over", || shown(&mut q.admin, &session).is_none());
+    for end in ["COMMIT", "ROLLBACK"] {
+        let mut q = Queue::new("session");
+        let (mut first, mut second) = (q.client(), q.client());
+        let session = identity(&mut first);
+        second.run("BEGIN");
+        join(&mut second, &session);
+        second.run(end);
+        let ids: Vec<i64> = (0..4).map(|n| put(&mut q.admin, &q.name, n)).collect();
+        take(&mut first, &q.name, "0", 2);
+        take(&mut second, &q.name, "0", 2);
+        assert_eq!(ack(&mut second, &q.name, ids[0]).len(), 1);
+        assert_eq!(ack(&mut first, &q.name, ids[2]).len(), 1);
+        drop(first);
+        let connections =
+            "SELECT count(*) FROM xqueue_internal.session_connections() c WHERE c->>'session' = $1";
+        wait_until("the first has left", || {
+            scalar::<i64>(&mut q.admin, connections, &[&session]) == 1
+        });
+        let unknown = "SELECT xqueue.identify('00000000-0000-0000-0000-000000000000')";
+        (0..20).for_each(|_| drop(expect_error(&mut second, unknown, "42704", UNKNOWN)));
+        assert_eq!(identity(&mut second), session, "joining is no part of the transaction");
+        assert_eq!(ack(&mut second, &q.name, ids[1]).len(), 1);
+        assert!(is_taken(&mut q.admin, &q.name, ids[3]));
+        drop(second);
+        q.wait_for("ready", 1);
+        wait_until("it is over", || shown(&mut q.admin, &session).is_none());
+    }
 }
 
 /// A task taken before the connection joined another session still belongs to the connection's own session. The
@@ -148,12 +180,11 @@ fn back_into_the_own_session() {
     let id = put(&mut c, &name, 1);
     take_all(&mut c, &name);
     join(&mut c, &session);
-    let sql = format!("SELECT xqueue.ack('{name}', {id})");
     let words = format!(
         "task {id} is taken by session {mine} of this connection ({}), not by session {session}, for which it acts",
         pid(&mut c)
     );
-    let error = expect_error(&mut c, &sql, "55006", &words);
+    let error = fails_to_ack(&mut c, &name, id, "55006", &words);
     assert!(error.hint().is_some_and(|hint| hint.contains(&mine)), "{error:?}");
     // The reverse: tasks of the joined session after going back, also while a third session is joined for one
     // transaction.
@@ -162,12 +193,10 @@ fn back_into_the_own_session() {
     join(&mut c, &mine);
     let words = format!("task {id_of_session} is taken by session {session}, not by you");
     let by_pid = format!("task {id_of_session} is taken by {}, not by you", pid(&mut other));
-    let sql_of_session = format!("SELECT xqueue.ack('{name}', {id_of_session})");
-    let error = expect_error(&mut c, &sql_of_session, "55006", "is taken by");
+    let error = fails_to_ack(&mut c, &name, id_of_session, "55006", "is taken by");
     assert!([words, by_pid].iter().any(|words| error.message().contains(words)), "{error:?}");
-    let local = format!("BEGIN; SELECT xqueue.identify('{session}', local => true)");
-    c.run(&local);
-    let error = expect_error(&mut c, &sql, "55006", "of this connection");
+    c.run(&format!("BEGIN; {}", join_local(&session)));
+    let error = fails_to_ack(&mut c, &name, id, "55006", "of this connection");
     assert!(error.hint().is_some_and(|hint| hint.contains("end of the transaction")), "{error:?}");
     c.run("ROLLBACK");
     assert_eq!(ack(&mut other, &name, id_of_session).len(), 1);
@@ -220,7 +249,7 @@ fn only_members_of_the_role_that_opened_it_may_join() {
     let sql = format!("SELECT xqueue.identify('{live}')");
     expect_error(&mut c, &sql, "42501", "permission denied for session");
     q.sql(&format!("GRANT ALL ON {name} TO {}", stranger.name));
-    expect_error(&mut c, &format!("SELECT xqueue.ack('{name}', {id})"), "55006", "is taken by");
+    fails_to_ack(&mut c, &name, id, "55006", "is taken by");
     q.sql(&format!("GRANT {opener} TO {}", stranger.name));
     join(&mut c, &session);
     assert_eq!(ack(&mut c, &name, id).len(), 1);
@@ -231,44 +260,15 @@ fn only_members_of_the_role_that_opened_it_may_join() {
 fn use_renews_the_lease() {
     let mut q = Queue::new("session");
     let mut c = q.client();
-    let open = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
-    let session: String = scalar(&mut c, open, &[]);
+    let session = open_local(&mut c);
     let lease = |q: &mut Queue| shown(&mut q.admin, &session).unwrap()["lease"].clone();
     let first = lease(&mut q);
-    let join = format!("SELECT xqueue.identify('{session}', local => true)");
-    c.run(&join);
+    c.run(&join_local(&session));
     assert_eq!(lease(&mut q), first);
-    q.sql(&format!(
-        "UPDATE xqueue.session SET lease = clock_timestamp() + '10 min' WHERE uuid = '{session}'"
-    ));
-    c.run(&join);
-    wait_until("it is renewed", || {
-        let sql = format!(
-            "SELECT lease > clock_timestamp() + '1 hour' FROM xqueue.sessions WHERE session = '{session}'"
-        );
-        scalar(&mut q.admin, &sql, &[])
-    });
-}
-
-/// A connection that fails to join a session stays in the session that it had joined before.
-#[test]
-fn a_failure_to_join_another() {
-    let mut q = Queue::new("session");
-    let (mut opener, mut c) = (q.client(), q.client());
-    let session = identity(&mut opener);
-    let id = put(&mut opener, &q.name, 1);
-    take_all(&mut opener, &q.name);
-    join(&mut c, &session);
-    drop(opener);
-    let sql =
-        "SELECT count(*) FROM xqueue_internal.session_connections() c WHERE c->>'session' = $1";
-    wait_until("the opener has left", || scalar::<i64>(&mut q.admin, sql, &[&session]) == 1);
-    let unknown = "SELECT xqueue.identify('00000000-0000-0000-0000-000000000000')";
-    for _ in 0..20 {
-        expect_error(&mut c, unknown, "42704", UNKNOWN);
-    }
-    assert_eq!(identity(&mut c), session);
-    assert_eq!(ack(&mut c, &q.name, id).len(), 1);
+    shorten_lease(&mut q, &session);
+    c.run(&join_local(&session));
+    let is_renewed = "SELECT lease > clock_timestamp() + '1 hour' FROM xqueue.sessions WHERE session = $1::text::uuid";
+    wait_until("it is renewed", || scalar(&mut q.admin, is_renewed, &[&session]));
 }
 
 /// Two connections that set a grace period wait neither for each other nor for the worker, and the worker does not
@@ -298,7 +298,7 @@ fn a_task_of_an_earlier_session_of_the_connection() {
     q.sql("BEGIN; SELECT FROM {q} FOR UPDATE");
     c.run("DISCARD ALL");
     let words = format!("task {id} is taken by an earlier session of this connection");
-    expect_error(&mut c, &format!("SELECT xqueue.ack('{name}', {id})"), "55006", &words);
+    fails_to_ack(&mut c, &name, id, "55006", &words);
     q.sql("ROLLBACK");
     q.wait_for("ready", 1);
 }
@@ -332,7 +332,7 @@ fn joining_another_session_warns_of_the_tasks_left_behind() {
         assert!(warned[0].message().contains(count), "{warned:?}");
         assert!(warned[0].hint().is_some_and(|hint| hint.contains(&mine)), "{warned:?}");
     }
-    let local = format!("BEGIN; SELECT xqueue.identify('{session}', local => true); COMMIT");
+    let local = format!("BEGIN; {}; COMMIT", join_local(&session));
     assert!(warned(&mut c, &local).is_empty(), "it comes back by itself");
     assert_eq!(ack(&mut c, &name, ids[0]).len(), 1);
     assert!(warned(&mut c, &join_it).is_empty(), "it holds nothing any more");

@@ -28,17 +28,6 @@ fn the_task_of_a_process_that_ends() {
     }
 }
 
-/// Unlike DISCARD ALL, other DISCARD commands keep the tasks.
-#[test]
-fn discard_plans_and_temp() {
-    let q = Queue::new("owner");
-    let mut c = q.client();
-    let id = put(&mut c, &q.name, 1);
-    take_all(&mut c, &q.name);
-    c.run("DISCARD PLANS; DISCARD SEQUENCES; DISCARD TEMP; RESET ALL");
-    assert_eq!(ack(&mut c, &q.name, id).len(), 1);
-}
-
 #[test]
 fn end_in_the_middle_of_a_transaction() {
     let mut q = Queue::new("owner");

@@ -55,7 +55,7 @@ fn nothing_is_taken_for_a_client_that_was_killed_while_it_waited() {
         let pooler = Pooler::start(mode, 2);
         let mut q = Queue::new("pooled");
         let mut child =
-            Consumer::start_through(&pooler.folder(), CONSUMER, "hold", &database(), &q.name);
+            Consumer::start_at(&pooler.folder(), pooler::PORT, CONSUMER, &database(), &q.name);
         q.wait_for_consumers(1);
         child.kill();
         q.wait_for_consumers(0);

@@ -60,15 +60,14 @@ fn a_session_that_the_transaction_has_left() {
 /// does not return to the first session when a savepoint undoes the second opening, too.
 #[test]
 fn a_session_whose_opening_was_undone() {
-    let open = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
     for (savepoint, undo) in [("", ""), ("SAVEPOINT t", "ROLLBACK TO t")] {
         let (_database, mut q, mut c, later) = alone();
         c.run("BEGIN; SAVEPOINT s");
-        let ghost: String = scalar(&mut c, open, &[]);
+        let ghost = open_local(&mut c);
         c.run("ROLLBACK TO s");
         assert_eq!(take_all(&mut c, &q.name).len(), 1);
         c.run(savepoint);
-        assert_ne!(scalar::<String>(&mut c, open, &[]), ghost);
+        assert_ne!(open_local(&mut c), ghost);
         c.run(undo);
         ends_last(&mut q, later, 2);
         c.run("COMMIT");
@@ -81,25 +80,20 @@ fn a_session_whose_opening_was_undone() {
 #[test]
 fn a_session_whose_lease_was_undone() {
     let (_database, mut q, mut c, later) = alone();
-    let open = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
     c.run("BEGIN; SAVEPOINT s");
-    let ghost: String = scalar(&mut c, open, &[]);
-    q.run(&mut c, &LOCAL.replace("{session}", &ghost));
+    let ghost = open_local(&mut c);
+    c.run(&join_local(&ghost));
     c.run("ROLLBACK TO s");
     assert_eq!(take_all(&mut c, &q.name).len(), 1);
     c.run("COMMIT");
     q.wait_for("ready", 1);
     ends_last(&mut q, later, 2);
-    let session: String = scalar(&mut q.admin, open, &[]);
-    q.sql(&format!(
-        "UPDATE xqueue.session SET lease = clock_timestamp() + '10 min' WHERE uuid = '{session}'"
-    ));
-    let local = LOCAL.replace("{session}", &session);
-    q.run(&mut c, &format!("BEGIN; SAVEPOINT s; {local}; {local}; ROLLBACK TO s; COMMIT"));
-    let sql = format!(
-        "SELECT lease > clock_timestamp() + '50 min' FROM xqueue.sessions WHERE session = '{session}'"
-    );
-    wait_until("the worker has renewed it", || scalar(&mut q.admin, &sql, &[]));
+    let session = open_local(&mut q.admin);
+    shorten_lease(&mut q, &session);
+    let local = join_local(&session);
+    c.run(&format!("BEGIN; SAVEPOINT s; {local}; {local}; ROLLBACK TO s; COMMIT"));
+    let is_renewed = "SELECT lease > clock_timestamp() + '50 min' FROM xqueue.sessions WHERE session = $1::text::uuid";
+    wait_until("the worker has renewed it", || scalar(&mut q.admin, is_renewed, &[&session]));
 }
 
 /// Another connection ends the grace of a session that a transaction uses. The transaction read a longer lease, which
@@ -108,10 +102,8 @@ fn a_session_whose_lease_was_undone() {
 fn a_session_whose_grace_another_connection_ends() {
     let (_database, mut q, mut c, later) = alone();
     let mut other = q.client();
-    let open = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
-    let session: String = scalar(&mut other, open, &[]);
-    let local = LOCAL.replace("{session}", &session);
-    c.run(&format!("BEGIN; {local}"));
+    let session = open_local(&mut other);
+    c.run(&format!("BEGIN; {}", join_local(&session)));
     assert_eq!(take_all(&mut c, &q.name).len(), 1);
     other.run(&format!("SELECT xqueue.identify('{session}', grace => '0', local => true)"));
     ends_last(&mut q, later, 2);

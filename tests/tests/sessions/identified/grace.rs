@@ -28,8 +28,7 @@ fn a_grace_that_another_transaction_prevents() {
 fn giving_grace_beside_the_worker() {
     let q = Queue::new("session");
     let (mut c, warnings) = Heard::open(q.config());
-    let open = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
-    let session: String = scalar(&mut c, open, &[]);
+    let session = open_local(&mut c);
     let give = |c: &mut Client, grace: &str| {
         c.run(&format!("SELECT xqueue.identify('{session}', grace => '{grace}', local => true)"));
     };

@@ -10,17 +10,15 @@ fn for_one_transaction() {
     let (mut first, mut second) = (q.client(), q.client());
     let id = put(&mut q.admin, &name, 1);
     first.run("BEGIN");
-    let open = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
-    let session: String = scalar(&mut first, open, &[]);
-    assert_eq!(scalar::<String>(&mut first, open, &[]), session, "the same all through");
+    let session = open_local(&mut first);
+    assert_eq!(open_local(&mut first), session, "the same all through");
     assert_eq!(identity(&mut first), session);
     take_all(&mut first, &name);
     first.run("COMMIT");
     assert_ne!(identity(&mut first), session);
-    let sql = format!("SELECT xqueue.ack('{name}', {id})");
     let words = format!("task {id} is taken by session {session}, not by you");
-    expect_error(&mut first, &sql, "55006", &words);
-    let join = format!("SELECT xqueue.identify('{session}', local => true)");
+    fails_to_ack(&mut first, &name, id, "55006", &words);
+    let join = join_local(&session);
     second.run(&format!("BEGIN; {join}; ROLLBACK; BEGIN; {join}"));
     assert_eq!(ack(&mut second, &name, id).len(), 1);
     second.run("ROLLBACK");
@@ -35,9 +33,7 @@ fn for_one_transaction() {
 fn a_long_transaction_blocks_no_other() {
     let (mut q, c, session, id) = taken_with("1 hour");
     leave(&mut q, c, &session);
-    q.sql(&format!(
-        "UPDATE xqueue.session SET lease = clock_timestamp() + '10 min' WHERE uuid = '{session}'"
-    ));
+    shorten_lease(&mut q, &session);
     let (mut first, mut second) = (q.client(), q.client());
     first.run("BEGIN");
     join(&mut first, &session);
@@ -67,38 +63,16 @@ fn an_opening_that_is_rolled_back() {
     q.wait_for("ready", 1);
 }
 
-/// Joining is not undone by a rollback: both connections are in the session, which ends with the last of them.
-#[test]
-fn joined_in_a_transaction_that_is_rolled_back() {
-    let mut q = Queue::new("session");
-    let (mut first, mut second) = (q.client(), q.client());
-    let session = identity(&mut first);
-    put(&mut first, &q.name, 1);
-    take_all(&mut first, &q.name);
-    second.run("BEGIN");
-    join(&mut second, &session);
-    second.run("ROLLBACK");
-    assert_eq!(identity(&mut second), session, "joining is no part of the transaction");
-    drop(first);
-    let sql =
-        "SELECT count(*) FROM xqueue_internal.session_connections() c WHERE c->>'session' = $1";
-    wait_until("the first has left", || scalar::<i64>(&mut q.admin, sql, &[&session]) == 1);
-    assert_eq!(take(&mut q.admin, &q.name, "0", 1).len(), 0);
-    drop(second);
-    q.wait_for("ready", 1);
-}
-
 /// Rolling back to a savepoint undoes the opening and leaves no phantom session.
 #[test]
 fn opened_for_one_transaction_again_after_a_savepoint() {
     let mut q = Queue::new("session");
     let mut c = q.client();
     let id = put(&mut c, &q.name, 1);
-    let open = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
     c.run("BEGIN; SAVEPOINT s");
-    let ghost: String = scalar(&mut c, open, &[]);
+    let ghost = open_local(&mut c);
     c.run("ROLLBACK TO s");
-    let session: String = scalar(&mut c, open, &[]);
+    let session = open_local(&mut c);
     assert_ne!(session, ghost);
     take_all(&mut c, &q.name);
     c.run("COMMIT");
@@ -113,7 +87,7 @@ fn begin_beyond_the_lease(c: &mut Client, grace: &str) -> String {
     let open = format!("SELECT xqueue.identify(grace => '{grace}', local => true)::text");
     let session = loop {
         let session: String = scalar(c, &open, &[]);
-        let join = format!("BEGIN; SELECT xqueue.identify('{session}', local => true)");
+        let join = format!("BEGIN; {}", join_local(&session));
         let Err(error) = try_sql(c, &join) else { break session };
         // Its grace expired in between.
         assert_eq!(code(&error), "42704", "{error:?}");
@@ -147,12 +121,10 @@ fn a_session_in_use_beyond_its_lease() {
     let id = put(&mut q.admin, &q.name, 1);
     let session = begin_beyond_the_lease(&mut c, "60 ms");
     assert_eq!(take_all(&mut c, &q.name), [id]);
-    let open = "SELECT xqueue.identify(grace => '1 hour', local => true)::text";
-    assert_eq!(scalar::<String>(&mut c, open, &[]), session, "it opens no other");
-    let join = format!("SELECT xqueue.identify('{session}', local => true)");
-    c.run(&join);
+    assert_eq!(open_local(&mut c), session, "it opens no other");
+    c.run(&join_local(&session));
     // The renewal is not committed: for others the lease is still over.
-    other.run(&join);
+    other.run(&join_local(&session));
     assert_eq!(ack(&mut c, &q.name, id).len(), 1);
     c.run("COMMIT");
 }
@@ -165,7 +137,7 @@ fn the_next_transaction_after_one_longer_than_the_grace() {
     let is_joined = (0..5).any(|_| {
         let session = begin_beyond_the_lease(&mut c, "400 ms");
         c.run("COMMIT");
-        try_sql(&mut c, &format!("SELECT xqueue.identify('{session}', local => true)")).is_ok()
+        try_sql(&mut c, &join_local(&session)).is_ok()
     });
     assert!(is_joined, "the grace has begun");
 }
@@ -175,7 +147,7 @@ fn the_own_session_while_another_is_joined_for_the_transaction() {
     let mut q = Queue::new("session");
     let (mut c, mut other) = (q.client(), q.client());
     let (mine, session) = (identity(&mut c), open(&mut other, "1 hour"));
-    c.run(&format!("BEGIN; SELECT xqueue.identify('{session}', local => true)"));
+    c.run(&format!("BEGIN; {}", join_local(&session)));
     let sql = "SELECT xqueue.identify($1::text::uuid, '2 hours')::text";
     assert_eq!(scalar::<String>(&mut c, sql, &[&mine]), mine);
     c.run("COMMIT");

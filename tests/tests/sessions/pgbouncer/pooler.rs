@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use xqueue_tests::{Client, Config, config_at, database, open, server_command, wait_until};
 
 /// The port is only part of the socket's name.
-const PORT: u16 = 6432;
+pub const PORT: u16 = 6432;
 
 pub struct Pooler {
     folder: PathBuf,
