@@ -6,9 +6,10 @@ fn ddl(q: &mut Queue, sql: &str) {
     q.sql(&format!("SET lock_timeout = '10s'; {sql}"));
 }
 
-/// A new table of that name is not the queue that the consumers wait for.
+/// Consumers, producers and watchers wait. A new table of that name is not the queue that they wait for.
 #[test]
 fn what_ends_the_queue() {
+    let features = json!({"features": {"capacity": 1, "delayed": true}});
     for sql in [
         "DROP TABLE {q}; CREATE TABLE {q} ()",
         "DROP SCHEMA {q}_s CASCADE",
@@ -16,8 +17,13 @@ fn what_ends_the_queue() {
         "DROP TABLE {q}; SELECT xqueue.create('{q}'); SELECT xqueue.put('{q}', '{}')",
     ] {
         println!("{sql}");
-        let mut q = Queue::new("ddl");
-        let waiters: Vec<Waiter> = (0..3).map(|_| Waiter::take(&mut q)).collect();
+        let mut q = Queue::with("ddl", COLUMNS, &features);
+        let called = Watcher::asleep(&mut q, "CALL xqueue.put_wait('{q}', '{}')");
+        q.sql("UPDATE {q} SET status = 'W', runat = now() + interval '1 day'");
+        let watchers = [called, Watcher::wait(&mut q, 1, "30s")];
+        let mut waiters = vec![Waiter::put(&mut q, &json!({})), Waiter::put(&mut q, &json!({}))];
+        q.fails("SELECT xqueue.drop('{q}')", "55006", "in use");
+        waiters.extend((0..3).map(|_| Waiter::take(&mut q)));
         if sql.contains("SCHEMA") {
             q.sql("CREATE SCHEMA {q}_s; ALTER TABLE {q} SET SCHEMA {q}_s");
         }
@@ -27,6 +33,10 @@ fn what_ends_the_queue() {
             assert_eq!(error.code().code(), "42P01", "{error:?}");
             assert!(error.message().contains("dropped"), "{error:?}");
             assert_eq!(scalar::<i32>(&mut client, "SELECT 1", &[]), 1);
+        }
+        for error in watchers.map(Watcher::error) {
+            assert_eq!(error.code().code(), "42P01", "{error:?}");
+            assert!(error.message().contains("dropped or downgraded"), "{error:?}");
         }
         match sql.contains("create") {
             true => q.assert_tasks(&[("ready", 1), ("taken", 0)]),

@@ -121,20 +121,3 @@ fn a_cancel_that_meets_the_wake_up() {
     println!("the first was served {served} times, passed it on {passed} times");
     q.assert_tasks(&[("total", 0)]);
 }
-
-/// A waiter whose own transaction fails after it got a task has not used its wake-up.
-#[test]
-fn a_served_waiter_that_rolls_back() {
-    let mut q = Queue::new("end");
-    let name = q.name.clone();
-    let mut c = q.client();
-    c.run("BEGIN");
-    let first = Waiter::start(c, &format!("SELECT xqueue.take('{name}', '30s')"));
-    q.wait_for_consumers(1);
-    let second = Waiter::take(&mut q);
-    let id = put(&mut q.admin, &name, 1);
-    let (mut c, task) = first.task();
-    assert_eq!(xqueue_tests::id(&task), id);
-    c.run("ROLLBACK");
-    assert_eq!(xqueue_tests::id(&second.task().1), id);
-}

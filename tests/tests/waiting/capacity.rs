@@ -34,16 +34,12 @@ fn what_the_same_transaction_deletes_is_room() {
 #[test]
 fn what_a_trigger_drops_is_room() {
     let mut q = Queue::limited("capacity", 3, 0);
-    q.sql(
-        "CREATE FUNCTION {q}_odd() RETURNS trigger LANGUAGE plpgsql AS
-           $$ BEGIN IF NEW.id % 2 = 0 THEN RETURN NULL; END IF; RETURN NEW; END $$;
-         CREATE TRIGGER odd BEFORE INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_odd();
-         BEGIN; SELECT xqueue.put('{q}', '[{\"id\": 1}, {\"id\": 2}, {\"id\": 3}]')",
-    );
+    q.before_each("INSERT", "IF NEW.id % 2 = 0 THEN RETURN NULL; END IF; RETURN NEW");
+    q.sql(r#"BEGIN; SELECT xqueue.put('{q}', '[{"id": 1}, {"id": 2}, {"id": 3}]')"#);
     q.assert_reserved(2);
     q.sql("INSERT INTO {q} (id) VALUES (5), (6); COMMIT");
     q.assert_tasks(&[("total", 3)]);
-    q.sql("DROP FUNCTION {q}_odd CASCADE");
+    q.mend();
 }
 
 /// Rows that a trigger adds need capacity of their own.

@@ -100,23 +100,6 @@ fn another_capacity() {
 }
 
 #[test]
-fn the_queue_is_gone() {
-    for end in ["DROP TABLE {q}", "SELECT xqueue.downgrade('{q}')"] {
-        let mut q = Queue::limited("room", 1, 1);
-        let first = Waiter::put(&mut q, &numbered(1));
-        let second = Waiter::put(&mut q, &numbered(2));
-        q.fails("SELECT xqueue.drop('{q}')", "55006", "in use");
-        q.sql(end);
-        assert_eq!(first.error().1.code().code(), "42P01");
-        assert_eq!(second.error().1.code().code(), "42P01");
-        if !end.starts_with("DROP") {
-            q.sql("DROP TABLE {q}");
-        }
-        q.abandon();
-    }
-}
-
-#[test]
 fn consumers_and_producers_wait_in_one_queue() {
     let mut q = Queue::limited("room", 2, 0);
     q.sql("INSERT INTO {q} (status) VALUES ('B'), ('B')");

@@ -42,7 +42,7 @@ fn the_check_of_a_key() {
     let mut other = q.session();
     other.ask_one("SELECT xqueue.take('{q}')");
     other.sql("SELECT xqueue.ack(t) FROM {q} t");
-    assert_eq!(watcher.outcome().as_deref(), Some("acked"));
+    watcher.assert_told("acked");
 }
 
 #[test]
