@@ -83,25 +83,24 @@ fn taken_with(grace: &str) -> (Queue, Client, String, i64) {
 #[test]
 fn a_client_that_comes_back_in_time_acks_what_it_had_taken() {
     let (mut q, c, session, id) = taken_with("1 hour");
-    let name = q.name.clone();
     leave(&mut q, c, &session);
-    assert!(is_taken(&mut q.admin, &name, id));
+    assert!(is_taken(&mut q.admin, &q.name, id));
     let words = format!("task {id} is taken by session {session}, not by you");
-    fails_to_ack(&mut q.admin, &name, id, "55006", &words);
+    fails_to_ack(&mut q.admin, &q.name, id, "55006", &words);
     let taken = "SELECT to_jsonb(t) FROM xqueue.taken t WHERE queue = $1::text::regclass";
-    assert_eq!(values(&mut q.admin, taken, &[&name])[0]["pid"], Value::Null);
+    assert_eq!(values(&mut q.admin, taken, &[&q.name])[0]["pid"], Value::Null);
     let stats = q.ask_one(&format!("SELECT xqueue.stats('{{q}}', {id})"));
     assert_eq!((&stats["session"], stats.get("pid")), (&json!(session), None));
     let mut c = q.client();
     join(&mut c, &session);
     assert_eq!(identity(&mut c), session);
-    assert_eq!(values(&mut q.admin, taken, &[&name])[0]["pid"], pid(&mut c));
+    assert_eq!(values(&mut q.admin, taken, &[&q.name])[0]["pid"], pid(&mut c));
     wait_until("the lease is endless again", || is_attached(&mut q.admin, &session));
     assert_eq!(shown(&mut q.admin, &session).unwrap()["pids"], json!([pid(&mut c)]));
-    assert_eq!(ack(&mut c, &name, id).len(), 1);
+    assert_eq!(ack(&mut c, &q.name, id).len(), 1);
     // Each connection in a session can change its grace period.
-    put(&mut c, &name, 2);
-    take_all(&mut c, &name);
+    put(&mut c, &q.name, 2);
+    take_all(&mut c, &q.name);
     assert_eq!(open(&mut c, "2 hours"), session);
     assert_eq!(shown(&mut q.admin, &session).unwrap()["grace"], "02:00:00");
     assert_eq!(open(&mut c, "0"), session);
@@ -174,33 +173,32 @@ fn connections_share_a_session_while_one_is_there() {
 #[test]
 fn back_into_the_own_session() {
     let q = Queue::new("session");
-    let name = q.name.clone();
     let (mut c, mut other) = (q.client(), q.client());
     let (mine, session) = (identity(&mut c), open(&mut other, "1 hour"));
-    let id = put(&mut c, &name, 1);
-    take_all(&mut c, &name);
+    let id = put(&mut c, &q.name, 1);
+    take_all(&mut c, &q.name);
     join(&mut c, &session);
     let words = format!(
         "task {id} is taken by session {mine} of this connection ({}), not by session {session}, for which it acts",
         pid(&mut c)
     );
-    let error = fails_to_ack(&mut c, &name, id, "55006", &words);
+    let error = fails_to_ack(&mut c, &q.name, id, "55006", &words);
     assert!(error.hint().is_some_and(|hint| hint.contains(&mine)), "{error:?}");
     // The reverse: tasks of the joined session after going back, also while a third session is joined for one
     // transaction.
-    let id_of_session = put(&mut c, &name, 2);
-    assert_eq!(take_all(&mut c, &name), [id_of_session]);
+    let id_of_session = put(&mut c, &q.name, 2);
+    assert_eq!(take_all(&mut c, &q.name), [id_of_session]);
     join(&mut c, &mine);
     let words = format!("task {id_of_session} is taken by session {session}, not by you");
     let by_pid = format!("task {id_of_session} is taken by {}, not by you", pid(&mut other));
-    let error = fails_to_ack(&mut c, &name, id_of_session, "55006", "is taken by");
+    let error = fails_to_ack(&mut c, &q.name, id_of_session, "55006", "is taken by");
     assert!([words, by_pid].iter().any(|words| error.message().contains(words)), "{error:?}");
     c.run(&format!("BEGIN; {}", join_local(&session)));
-    let error = fails_to_ack(&mut c, &name, id, "55006", "of this connection");
+    let error = fails_to_ack(&mut c, &q.name, id, "55006", "of this connection");
     assert!(error.hint().is_some_and(|hint| hint.contains("end of the transaction")), "{error:?}");
     c.run("ROLLBACK");
-    assert_eq!(ack(&mut other, &name, id_of_session).len(), 1);
-    assert_eq!(ack(&mut c, &name, id).len(), 1);
+    assert_eq!(ack(&mut other, &q.name, id_of_session).len(), 1);
+    assert_eq!(ack(&mut c, &q.name, id).len(), 1);
 }
 
 #[test]
@@ -291,14 +289,13 @@ fn giving_grace_side_by_side() {
 #[test]
 fn a_task_of_an_earlier_session_of_the_connection() {
     let mut q = Queue::new("session");
-    let name = q.name.clone();
     let mut c = q.client();
-    let id = put(&mut c, &name, 1);
-    take_all(&mut c, &name);
+    let id = put(&mut c, &q.name, 1);
+    take_all(&mut c, &q.name);
     q.sql("BEGIN; SELECT FROM {q} FOR UPDATE");
     c.run("DISCARD ALL");
     let words = format!("task {id} is taken by an earlier session of this connection");
-    fails_to_ack(&mut c, &name, id, "55006", &words);
+    fails_to_ack(&mut c, &q.name, id, "55006", &words);
     q.sql("ROLLBACK");
     q.wait_for("ready", 1);
 }

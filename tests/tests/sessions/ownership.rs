@@ -14,9 +14,8 @@ fn the_task_of_a_process_that_ends() {
     ];
     for end in ends {
         let mut q = Queue::new("owner");
-        let name = q.name.clone();
-        let id = put(&mut q.admin, &name, 1);
-        let mut child = Consumer::start(CONSUMER, "hold", &database(), &name);
+        let id = put(&mut q.admin, &q.name, 1);
+        let mut child = Consumer::start(CONSUMER, "hold", &database(), &q.name);
         assert_eq!(child.task(), id);
         assert!(q.holds(id, "status = 'T' AND owner IS NOT NULL"));
         end(&mut q, &mut child);
@@ -24,7 +23,7 @@ fn the_task_of_a_process_that_ends() {
         assert!(q.holds(id, "owner IS NULL"));
         q.assert_tasks(&[("ready", 1), ("taken", 0), ("total", 1)]);
         assert_eq!(q.calls("session"), 1);
-        assert_eq!(take_all(&mut q.admin, &name), [id]);
+        assert_eq!(take_all(&mut q.admin, &q.name), [id]);
     }
 }
 
