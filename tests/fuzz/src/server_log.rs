@@ -110,42 +110,30 @@ impl Findings {
         let is_ours = text("file_name").ends_with(".rs")
             || text("backend_type").contains("xqueue")
             || [text("statement"), text("context")].iter().any(|text| text.contains("xqueue"));
-        let long = || {
-            let at = format!("{}:{}", text("file_name"), entry["file_line_num"]);
-            format!(
-                "{severity} {state} {message} [{at}] {} | {} | {}",
-                text("detail"),
-                text("context"),
-                text("statement")
-            )
-            .replace('\n', " ")
-        };
+        let is_one_of = |words: &[&str]| words.iter().any(|words| message.contains(words));
+        let [detail, context, statement] = ["detail", "context", "statement"].map(text);
+        let at = format!("{}:{}", text("file_name"), entry["file_line_num"]);
+        let long =
+            format!("{severity} {state} {message} [{at}] {detail} | {context} | {statement}")
+                .replace('\n', " ");
+        if severity == "WARNING" {
+            *self.warnings.entry(kind(message)).or_default() += 1;
+        }
+        if severity == "ERROR" || severity == "FATAL" {
+            let name = text("application_name");
+            let source = if name.is_empty() { text("backend_type") } else { name };
+            let class = state.get(..2).unwrap_or_default().to_owned();
+            *self.errors.entry((source.to_owned(), class)).or_default() += 1;
+        }
         match severity {
-            "PANIC" => keep(&mut self.crashes, long()),
-            "LOG" if CRASHES.iter().any(|word| message.contains(word)) => {
-                keep(&mut self.crashes, long())
-            }
-            "WARNING" => {
-                if LEAKS.iter().any(|words| message.contains(words)) {
-                    keep(&mut self.leaks, long());
-                }
-                *self.warnings.entry(kind(message)).or_default() += 1;
-            }
-            "ERROR" | "FATAL" => {
-                let source = match text("application_name") {
-                    "" => text("backend_type"),
-                    name => name,
-                };
-                let class = state.get(..2).unwrap_or_default().to_owned();
-                *self.errors.entry((source.to_owned(), class)).or_default() += 1;
-                if state.starts_with("XX")
-                    && !OF_THE_SERVER.iter().any(|known| message.contains(known))
-                {
-                    if is_ours {
-                        keep(&mut self.internal, long());
-                    } else {
-                        *self.internal_of_others.entry(kind(message)).or_default() += 1;
-                    }
+            "PANIC" => keep(&mut self.crashes, long),
+            "LOG" if is_one_of(&CRASHES) => keep(&mut self.crashes, long),
+            "WARNING" if is_one_of(&LEAKS) => keep(&mut self.leaks, long),
+            "ERROR" | "FATAL" if state.starts_with("XX") && !is_one_of(&OF_THE_SERVER) => {
+                if is_ours {
+                    keep(&mut self.internal, long);
+                } else {
+                    *self.internal_of_others.entry(kind(message)).or_default() += 1;
                 }
             }
             _ => {}
@@ -161,16 +149,32 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn findings(entry: Value) -> Findings {
+    /// Returns the numbers of crashes, leaks and internal errors that an entry of the log is.
+    fn found(entry: Value) -> [usize; 3] {
         let mut findings = Findings::default();
         findings.entry(&entry);
-        findings
+        [findings.crashes.len(), findings.leaks.len(), findings.internal.len()]
     }
 
     #[test]
-    fn crashes() {
-        let entry = json!({"error_severity": "LOG", "message": "client backend (PID 7) was terminated by signal 11"});
-        assert_eq!(findings(entry).crashes.len(), 1);
+    fn crashes_leaks_and_internal_errors_are_told_from_others() {
+        let entry = |severity: &str, message: &str| {
+            found(json!({"error_severity": severity, "message": message}))
+        };
+        assert_eq!(entry("LOG", "client backend (PID 7) was terminated by signal 11"), [1, 0, 0]);
+        assert_eq!(entry("WARNING", "resource was not closed: relation \"q\""), [0, 1, 0]);
+        assert_eq!(entry("WARNING", "snapshot 0x7f still active"), [0, 1, 0]);
+        assert_eq!(entry("WARNING", "there is no transaction in progress"), [0, 0, 0]);
+        // Internal errors are ours by place or statement.
+        let error = |file: &str, statement: &str| {
+            found(
+                json!({"error_severity": "ERROR", "state_code": "XX000", "message": "cache lookup failed",
+                         "file_name": file, "statement": statement}),
+            )
+        };
+        assert_eq!(error("src/api/named.rs", "EXECUTE p"), [0, 0, 1]);
+        assert_eq!(error("lsyscache.c", "SELECT xqueue.take('q')"), [0, 0, 1]);
+        assert_eq!(error("lsyscache.c", "SELECT 1"), [0, 0, 0]);
         let mut of_text = Findings::default();
         of_text.line("TRAP: failed Assert(\"x\"), File: \"y.c\"");
         of_text.line("stopping");
@@ -178,36 +182,8 @@ mod tests {
     }
 
     #[test]
-    fn leaks_are_warnings_of_their_own() {
-        let warning = |message: &str| json!({"error_severity": "WARNING", "message": message});
-        assert_eq!(findings(warning("resource was not closed: relation \"q\"")).leaks.len(), 1);
-        assert_eq!(findings(warning("snapshot 0x7f still active")).leaks.len(), 1);
-        let harmless = findings(warning("there is no transaction in progress"));
-        assert!(harmless.leaks.is_empty());
-        assert_eq!(harmless.warnings.len(), 1);
-    }
-
-    #[test]
-    fn internal_errors_are_ours_by_place_or_statement() {
-        let error = |file: &str, statement: &str| {
-            json!({"error_severity": "ERROR", "state_code": "XX000", "message": "cache lookup failed for type 7",
-                   "file_name": file, "statement": statement})
-        };
-        assert_eq!(findings(error("src/api/named.rs", "EXECUTE p")).internal.len(), 1);
-        assert_eq!(findings(error("lsyscache.c", "SELECT xqueue.take('q')")).internal.len(), 1);
-        let theirs = findings(error("lsyscache.c", "SELECT 1"));
-        assert!(theirs.internal.is_empty());
-        assert_eq!(
-            theirs.internal_of_others.keys().collect::<Vec<_>>(),
-            ["cache lookup failed for type #"]
-        );
-    }
-
-    #[test]
     fn messages_are_of_a_kind() {
-        assert_eq!(
-            kind("task 17 of queue \"a\" was not found"),
-            "task # of queue \"…\" was not found"
-        );
+        let message = "task 17 of queue \"a\" was not found";
+        assert_eq!(kind(message), "task # of queue \"…\" was not found");
     }
 }
