@@ -78,7 +78,7 @@ impl Waiter {
     /// Starts a statement that returns jsonb; it waits for capacity when this returns.
     #[track_caller]
     pub fn producing(queue: &mut Queue, sql: &str) -> Waiter {
-        let waiter = Waiter::start(queue.client(), sql);
+        let waiter = Waiter::start(queue.client(), &sql.replace("{q}", &queue.name));
         let stands = "SELECT EXISTS (SELECT FROM xqueue.producers WHERE pid = $1)";
         let what = format!("backend {} waits for room in {sql}", waiter.pid);
         wait_until(&what, || waiter.finished() || scalar(&mut queue.admin, stands, &[&waiter.pid]));

@@ -41,8 +41,15 @@ impl Waiter {
     /// Starts a `take` of one task, which waits when this returns.
     #[track_caller]
     pub fn take(queue: &mut Queue) -> Waiter {
+        let client = queue.client();
+        Waiter::take_in(queue, client)
+    }
+
+    /// Starts a `take` in an existing connection.
+    #[track_caller]
+    pub fn take_in(queue: &mut Queue, client: Client) -> Waiter {
         let sql = format!("SELECT xqueue.take({}, '30s')", literal(&queue.name));
-        Waiter::waiting(queue, &sql)
+        Waiter::waiting_in(queue, client, &sql)
     }
 
     /// Starts a statement that returns jsonb; it waits when this returns.
@@ -52,10 +59,10 @@ impl Waiter {
         Waiter::waiting_in(queue, client, sql)
     }
 
-    /// Starts a waiter in an existing connection.
+    /// Starts a waiter in an existing connection. `{q}` in the statement stands for the queue's name.
     #[track_caller]
     pub fn waiting_in(queue: &mut Queue, client: Client, sql: &str) -> Waiter {
-        let waiter = Waiter::start(client, sql);
+        let waiter = Waiter::start(client, &sql.replace("{q}", &queue.name));
         let what = format!("backend {} waits in {sql}", waiter.pid);
         let admin = &mut queue.admin;
         let sleeps = |c: &mut Client| is_waiting(c, waiter.pid) && is_asleep(c, waiter.pid);

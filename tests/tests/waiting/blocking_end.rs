@@ -23,18 +23,13 @@ fn nothing_taken_and_next_is_served(q: &mut Queue, gone: i32) {
 #[test]
 fn a_waiter_that_is_ended() {
     let mut q = Queue::new("end");
-    let end =
-        |q: &mut Queue, how: &str, pid: i32| q.sql(&format!("SELECT pg_{how}_backend({pid})"));
     for how in ["timeout", "cancel"] {
         let mut c = q.client();
-        if how == "timeout" {
-            c.run("SET statement_timeout = '300ms'");
-        }
-        let waiter = Waiter::start(c, &format!("SELECT xqueue.take('{}', '30s')", q.name));
+        c.run(if how == "timeout" { "SET statement_timeout = '3s'" } else { "" });
+        let waiter = Waiter::take_in(&mut q, c);
         let pid = waiter.pid;
         if how == "cancel" {
-            q.wait_for_consumers(1);
-            end(&mut q, how, pid);
+            q.sql(&format!("SELECT pg_cancel_backend({pid})"));
         }
         let (mut c, error) = waiter.error();
         assert_eq!(error.code().code(), "57014");
@@ -45,7 +40,7 @@ fn a_waiter_that_is_ended() {
     }
     let waiter = Waiter::take(&mut q);
     let pid = waiter.pid;
-    end(&mut q, "terminate", pid);
+    q.sql(&format!("SELECT pg_terminate_backend({pid})"));
     // The client can see the connection close before it reads the message sent just before.
     let error = waiter.join().result.expect_err("the wait was ended");
     assert!(error.is_closed() || code(&error) == "57P01", "{error:?}");
@@ -65,8 +60,7 @@ fn the_client_dies_while_it_is_woken() {
     for round in 0..25 {
         let mut child = Consumer::start(CONSUMER, "hold", &database(), &name);
         q.wait_for_consumers(1);
-        let next = Waiter::start(q.client(), &format!("SELECT xqueue.take('{name}', '30s')"));
-        q.wait_for_consumers(2);
+        let next = Waiter::take(&mut q);
         let killer = std::thread::spawn(move || child.kill());
         let id = put(&mut q.admin, &name, round);
         killer.join().unwrap();
@@ -84,14 +78,10 @@ fn a_cancel_that_meets_the_wake_up() {
     let mut q = Queue::new("end");
     let name = q.name.clone();
     let mut canceller = q.client();
-    let (mut first_client, mut second_client) = (Some(q.client()), Some(q.client()));
-    let sql = format!("SELECT xqueue.take('{name}', '30s')");
+    let mut clients = [q.client(), q.client()];
     let (mut served, mut passed) = (0, 0);
     for round in 0..120 {
-        let first = Waiter::start(first_client.take().unwrap(), &sql);
-        q.wait_for_consumers(1);
-        let second = Waiter::start(second_client.take().unwrap(), &sql);
-        q.wait_for_consumers(2);
+        let [first, second] = clients.map(|client| Waiter::take_in(&mut q, client));
         let id = std::thread::scope(|scope| {
             scope.spawn(|| first.cancel(&mut canceller));
             put(&mut q.admin, &name, round)
@@ -113,10 +103,9 @@ fn a_cancel_that_meets_the_wake_up() {
         let (mut second, task) = second.task();
         assert_eq!(xqueue_tests::id(&task), for_second);
         ack(&mut second, &name, for_second);
-        second_client = Some(second);
         // A late cancel must not hit the next round.
         while client.batch_execute("SELECT 1").is_err() {}
-        first_client = Some(client);
+        clients = [client, second];
     }
     println!("the first was served {served} times, passed it on {passed} times");
     q.assert_tasks(&[("total", 0)]);

@@ -8,7 +8,6 @@ use xqueue_tests::*;
 #[test]
 fn waiters_are_served_in_the_order_they_came() {
     let mut q = Queue::new("order");
-    let take = format!("SELECT xqueue.take('{}', '30s')", q.name);
     let mut waiters: VecDeque<Waiter> = (0..6).map(|_| Waiter::take(&mut q)).collect();
     for round in 0..12 {
         let put = put(&mut q.admin, &q.name, round);
@@ -16,7 +15,7 @@ fn waiters_are_served_in_the_order_they_came() {
         assert_eq!(id(&task), put);
         ack(&mut client, &q.name, put);
         if round < 6 {
-            waiters.push_back(Waiter::waiting_in(&mut q, client, &take));
+            waiters.push_back(Waiter::take_in(&mut q, client));
         }
     }
     q.assert_tasks(&[("total", 0)]);
@@ -45,9 +44,7 @@ fn fewer_tasks_than_waiters() {
 #[test]
 fn a_greedy_waiter_leaves_the_others_waiting() {
     let mut q = Queue::new("order");
-    let name = q.name.clone();
-    let greedy = Waiter::start(q.client(), &format!("SELECT xqueue.take('{name}', '30s', 100)"));
-    q.wait_for_consumers(1);
+    let greedy = Waiter::waiting(&mut q, "SELECT xqueue.take('{q}', '30s', 100)");
     let others: Vec<Waiter> = (0..4).map(|_| Waiter::take(&mut q)).collect();
     for _ in 0..5 {
         q.sql("SELECT xqueue.put('{q}', '[{}, {}, {}, {}]')");

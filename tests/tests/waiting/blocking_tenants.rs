@@ -68,8 +68,7 @@ impl Shared {
 
     #[track_caller]
     fn waits_in(&mut self, client: Client, sql: &str) -> Waiter {
-        let sql = sql.replace("{q}", &self.q.name);
-        Waiter::waiting_in(&mut self.q, client, &sql)
+        Waiter::waiting_in(&mut self.q, client, sql)
     }
 
     #[track_caller]

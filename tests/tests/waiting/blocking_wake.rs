@@ -47,16 +47,12 @@ fn a_task_that_another_session_lets_go() {
     ] {
         println!("{holds}; {lets_go}");
         let mut q = Queue::new("wake");
-        let (name, mut other) = (q.name.clone(), q.client());
-        put(&mut other, &name, 1);
-        for sql in holds.split("; ") {
-            other.run(&sql.replace("{q}", &name));
-        }
-        let mut other = Some(other);
-        let task = woken_by(&mut q, |_| match (lets_go, &mut other) {
-            ("", other) => drop(other.take()),
-            (sql, Some(other)) => other.run(&sql.replace("{q}", &name)),
-            (_, None) => {}
+        let mut other = q.client();
+        put(&mut other, &q.name, 1);
+        holds.split("; ").for_each(|sql| q.run(&mut other, sql));
+        let task = woken_by(&mut q, |q| match lets_go {
+            "" => drop(other),
+            sql => q.run(&mut other, sql),
         });
         assert_eq!(task["payload"] == json!(2), holds.contains("payload"));
     }
@@ -76,52 +72,48 @@ fn update_by_hand_from_each_state() {
 #[test]
 fn a_wait_inside_a_block_a_function_or_a_savepoint() {
     let mut q = Queue::new("wake");
-    let name = q.name.clone();
-    q.sql(&format!(
-        "CREATE FUNCTION {name}_f() RETURNS jsonb LANGUAGE plpgsql AS $$ DECLARE t jsonb;
-         BEGIN BEGIN SELECT xqueue.take('{name}', '30s') INTO t; RETURN t;
-         EXCEPTION WHEN division_by_zero THEN RETURN NULL; END; END $$"
-    ));
+    q.sql(
+        "CREATE FUNCTION {q}_f() RETURNS jsonb LANGUAGE plpgsql AS $$ DECLARE t jsonb;
+         BEGIN BEGIN SELECT xqueue.take('{q}', '30s') INTO t; RETURN t;
+         EXCEPTION WHEN division_by_zero THEN RETURN NULL; END; END $$",
+    );
     let mut c = q.client();
     c.run("BEGIN; SAVEPOINT a");
-    let waiter = Waiter::start(c, &format!("SELECT {name}_f()"));
-    q.wait_for_consumers(1);
-    put(&mut q.admin, &name, 1);
+    let waiter = Waiter::waiting_in(&mut q, c, "SELECT {q}_f()");
+    put(&mut q.admin, &q.name, 1);
     let (mut c, task) = waiter.task();
     c.run("ROLLBACK");
-    assert_eq!(status(&mut c, &name, id(&task)).as_deref(), Some("R"));
-    q.sql(&format!("DROP FUNCTION {name}_f()"));
+    assert_eq!(status(&mut c, &q.name, id(&task)).as_deref(), Some("R"));
+    q.sql("DROP FUNCTION {q}_f()");
 }
 
 /// A check of prepared transactions that comes earlier finds this one still open.
 #[test]
 fn commit_prepared_of_a_resume() {
     let mut q = Queue::new("wake");
-    let (name, gid) = (q.name.clone(), q.name.clone());
-    put(&mut q.admin, &name, 1);
+    put(&mut q.admin, &q.name, 1);
     q.sql("SELECT xqueue.pause('{q}')");
     let waiter = Waiter::take(&mut q);
-    q.sql(&format!("BEGIN; SELECT xqueue.resume('{{q}}'); PREPARE TRANSACTION '{gid}'"));
+    q.sql("BEGIN; SELECT xqueue.resume('{q}'); PREPARE TRANSACTION '{q}'");
     let mut other = Queue::new("wake");
     other.sql("BEGIN; SELECT xqueue.put('{q}', '{}'); PREPARE TRANSACTION '{q}'");
     other.sql("COMMIT PREPARED '{q}'");
     other.assert_exact();
     wait_until("it waits on", || is_waiting(&mut q.admin, waiter.pid) || waiter.finished());
     assert!(!waiter.finished(), "it was served, or failed");
-    q.sql(&format!("COMMIT PREPARED '{gid}'"));
+    q.sql("COMMIT PREPARED '{q}'");
     waiter.task();
 }
 
 #[test]
 fn commit_prepared_of_a_greater_capacity() {
-    for (features, gid) in [(r#"{"capacity": 5}"#, "more"), (r#"{"capacity": false}"#, "any")] {
+    for capacity in [json!(5), json!(false)] {
         let mut q = Queue::limited("wake", 1, 1);
-        let gid = format!("{}_{gid}", q.name);
         let producer = Waiter::put(&mut q, &json!({}));
-        q.sql(&format!(
-            "BEGIN; SELECT xqueue.upgrade('{{q}}', '{{\"features\": {features}}}'); PREPARE TRANSACTION '{gid}'"
-        ));
-        q.sql(&format!("COMMIT PREPARED '{gid}'"));
-        assert_eq!(producer.tasks().len(), 1, "{features}");
+        q.sql("BEGIN");
+        q.upgrade(&json!({"features": {"capacity": capacity}}));
+        q.sql("PREPARE TRANSACTION '{q}'");
+        q.sql("COMMIT PREPARED '{q}'");
+        assert_eq!(producer.tasks().len(), 1, "{capacity}");
     }
 }

@@ -59,9 +59,9 @@ fn statement_timeout() {
 #[test]
 fn put_wait() {
     let mut q = Queue::limited("roomend", 1, 1);
-    let sql = format!("CALL xqueue.put_wait('{}', '{{}}', '30s')", q.name);
+    let sql = "CALL xqueue.put_wait('{q}', '{}', '30s')";
     for how in ENDS {
-        let waiting = Waiter::producing(&mut q, &sql);
+        let waiting = Waiter::producing(&mut q, sql);
         let next = Waiter::put(&mut q, &empty_tasks(1));
         end(&mut q, how, &waiting);
         assert!(waiting.join().result.is_err());
@@ -69,7 +69,7 @@ fn put_wait() {
         q.drain(1);
         assert_eq!(next.tasks().len(), 1, "{how}");
     }
-    let waiting = Waiter::producing(&mut q, &sql);
+    let waiting = Waiter::producing(&mut q, sql);
     q.sql("DROP TABLE {q}");
     assert_eq!(waiting.error().1.code().code(), "42P01");
     q.abandon();

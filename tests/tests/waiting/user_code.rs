@@ -25,8 +25,7 @@ fn the_check_of_a_tube() {
         "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tube {q}_label, payload jsonb",
         &json!({"fields": {"tube": "tube"}, "features": {"tube": true}}),
     );
-    let next = format!("CALL xqueue.next('{}', '30s', 'a', NULL)", q.name);
-    let waiter = Waiter::waiting(&mut q, &next);
+    let waiter = Waiter::waiting(&mut q, "CALL xqueue.next('{q}', '30s', 'a', NULL)");
     // The meaning of the tube is examined again, before and after each look.
     q.sql("SELECT xqueue.pause('{q}'); SELECT xqueue.resume('{q}')");
     q.sql("SELECT xqueue.put('{q}', '{}', tube => 'a')");
@@ -60,8 +59,7 @@ fn the_cast_of_a_take_that_fires_triggers() {
                  $$ BEGIN NEW.note := 'fired'; RETURN NEW; END $$;
              CREATE TRIGGER note BEFORE UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_note()",
         );
-        let next = format!("CALL xqueue.next('{}', '30s', NULL, NULL)", q.name);
-        let waiter = Waiter::waiting(&mut q, &next);
+        let waiter = Waiter::waiting(&mut q, "CALL xqueue.next('{q}', '30s', NULL, NULL)");
         q.sql("INSERT INTO {q} (kind) VALUES ('b')");
         let task = waiter.task().1;
         assert_eq!((&task["kind"], &task["note"]), (&json!("wordb"), &json!("fired")));
