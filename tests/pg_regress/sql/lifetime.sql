@@ -118,12 +118,3 @@ SELECT id FROM xqueue.take(NULL::jobs);
 SELECT id, status, runat > now() + '23 hours' AS later FROM xqueue.ack(NULL::jobs, 1);
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
-
--- No feature is on
-CREATE TABLE jobs (id int PRIMARY KEY);
-SELECT xqueue.upgrade('jobs')->'fields' AS fields;
-INSERT INTO jobs VALUES (1);
-SELECT id FROM xqueue.take(NULL::jobs);
-SELECT xqueue.ack('jobs', 1, '{"id": 1}'); :code
-SELECT id, status FROM jobs;
-DROP TABLE jobs;

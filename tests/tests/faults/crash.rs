@@ -41,43 +41,38 @@ fn a_prepared_put_lives_through_it(q: &mut Queue, _: &str) -> After {
 }
 
 fn taken_tasks_are_ready_again_and_counters_exact(q: &mut Queue, _: &str) -> After {
-    let name = q.name.clone();
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 500)");
     q.sql("INSERT INTO {q} (status) SELECT 'B' FROM generate_series(1, 20)");
     let (mut c, mut open) = (q.client(), q.client());
-    assert_eq!(take(&mut c, &name, "0", 200).len(), 200);
-    ack(&mut c, &name, 1);
+    assert_eq!(take(&mut c, &q.name, "0", 200).len(), 200);
+    ack(&mut c, &q.name, 1);
     // Uncommitted work of another session is lost with the server.
     open.batch_execute("BEGIN").unwrap();
-    take(&mut open, &name, "0", 50);
-    put(&mut open, &name, 1);
+    take(&mut open, &q.name, "0", 50);
+    put(&mut open, &q.name, 1);
     Box::new(move |q: &mut Queue| {
         drop((c, open));
         q.wait_for("taken", 0);
         q.assert_tasks(&[("ready", 499), ("taken", 0), ("buried", 20), ("total", 519)]);
-        let owned = format!("SELECT count(*) FROM {name} WHERE owner IS NOT NULL");
-        assert_eq!(scalar::<i64>(&mut q.admin, &owned, &[]), 0);
-        assert_eq!(take_all(&mut q.admin, &name).len(), 499);
+        assert_eq!(q.ask_one("SELECT to_jsonb(count(owner)) FROM {q}"), 0);
+        assert_eq!(take_all(&mut q.admin, &q.name).len(), 499);
     })
 }
 
 fn a_waiting_consumer_gets_the_task_of_a_killed_holder(q: &mut Queue, _: &str) -> After {
-    let name = q.name.clone();
     let mut holder = q.client();
-    let held = put(&mut holder, &name, 1);
-    take_all(&mut holder, &name);
+    let held = put(&mut holder, &q.name, 1);
+    take_all(&mut holder, &q.name);
     let waiter = Waiter::take(q);
     Box::new(move |q: &mut Queue| {
         drop(holder);
         assert!(waiter.join().result.is_err(), "the waiter's connection broke");
-        let take = format!("SELECT xqueue.take('{name}', '30s')");
-        let (mut c, task) = Waiter::start(q.client(), &take).task();
-        assert_eq!(id(&task), held);
-        ack(&mut c, &name, held);
+        assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', '30s')")), [held]);
+        q.sql(&format!("SELECT xqueue.ack('{{q}}', {held})"));
         q.assert_tasks(&[("total", 0)]);
         // Waits and wake-ups work after the crash.
         let waiter = Waiter::take(q);
-        put(&mut q.admin, &name, 2);
+        put(&mut q.admin, &q.name, 2);
         waiter.task();
     })
 }
@@ -121,14 +116,13 @@ fn identities_differ(q: &mut Queue, _: &str) -> After {
 
 /// Three sessions hold a task each: one with a long grace, one with a short grace, and an unidentified one.
 fn identified_sessions_keep_their_tasks(q: &mut Queue, _: &str) -> After {
-    let name = q.name.clone();
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 3)");
     let mut clients = [q.client(), q.client(), q.client()];
     let [patient, hasty] = [(0, "1 hour"), (1, "10 ms")].map(|(n, grace): (usize, _)| -> String {
         let identify = format!("SELECT xqueue.identify(grace => '{grace}')::text");
         scalar(&mut clients[n], &identify, &[])
     });
-    clients.iter_mut().for_each(|c| drop(take(c, &name, "0", 1)));
+    clients.iter_mut().for_each(|c| drop(take(c, &q.name, "0", 1)));
     let known = "SELECT count(*) FROM xqueue.sessions WHERE lease = 'infinity'";
     wait_until("the worker knows", || scalar::<i64>(&mut q.admin, known, &[]) == 2);
     Box::new(move |q: &mut Queue| {
@@ -138,9 +132,9 @@ fn identified_sessions_keep_their_tasks(q: &mut Queue, _: &str) -> After {
         let mut c = q.client();
         let join = format!("SELECT xqueue.identify('{patient}')::text");
         assert_eq!(scalar::<String>(&mut c, &join, &[]), patient);
-        assert_eq!(ack(&mut c, &name, 1).len(), 1);
+        assert_eq!(ack(&mut c, &q.name, 1).len(), 1);
         expect_error(&mut c, &format!("SELECT xqueue.identify('{hasty}')"), "42704", "");
-        let late = format!("SELECT xqueue.ack('{name}', 2)");
+        let late = format!("SELECT xqueue.ack('{}', 2)", q.name);
         expect_error(&mut c, &late, "55000", "task 2 is not taken by anybody");
         c.batch_execute("SELECT xqueue.identify(grace => '0')").unwrap();
     })

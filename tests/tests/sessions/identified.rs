@@ -234,7 +234,6 @@ fn the_setting_gives_a_time_of_grace_to_each_identified_session() {
 #[test]
 fn only_members_of_the_role_that_opened_it_may_join() {
     let (mut q, c, session, id) = taken_with("1 hour");
-    let name = q.name.clone();
     leave(&mut q, c, &session);
     let opener: String = scalar(&mut q.admin, "SELECT current_user::text", &[]);
     let stranger = Role::create();
@@ -246,11 +245,11 @@ fn only_members_of_the_role_that_opened_it_may_join() {
     let live = identity(&mut q.admin);
     let sql = format!("SELECT xqueue.identify('{live}')");
     expect_error(&mut c, &sql, "42501", "permission denied for session");
-    q.sql(&format!("GRANT ALL ON {name} TO {}", stranger.name));
-    fails_to_ack(&mut c, &name, id, "55006", "is taken by");
+    q.sql(&format!("GRANT ALL ON {{q}} TO {}", stranger.name));
+    fails_to_ack(&mut c, &q.name, id, "55006", "is taken by");
     q.sql(&format!("GRANT {opener} TO {}", stranger.name));
     join(&mut c, &session);
-    assert_eq!(ack(&mut c, &name, id).len(), 1);
+    assert_eq!(ack(&mut c, &q.name, id).len(), 1);
 }
 
 /// Use extends the lease of a session without connections, but not every call writes it.
@@ -305,7 +304,6 @@ fn a_task_of_an_earlier_session_of_the_connection() {
 #[test]
 fn joining_another_session_warns_of_the_tasks_left_behind() {
     let mut q = Queue::new("session");
-    let name = q.name.clone();
     let session = open(&mut q.admin, "1 hour");
     let (mut c, warnings) = Heard::open(q.config());
     let mine = identity(&mut c);
@@ -316,9 +314,9 @@ fn joining_another_session_warns_of_the_tasks_left_behind() {
     let join_it = format!("SELECT xqueue.identify('{session}')");
     let go_back = format!("SELECT xqueue.identify('{mine}')");
     assert!(warned(&mut c, &format!("{join_it}; {go_back}")).is_empty(), "it holds nothing");
-    let ids: Vec<i64> = (0..3).map(|n| put(&mut q.admin, &name, n)).collect();
-    take(&mut c, &name, "0", 1);
-    let takes_two = format!("BEGIN; SELECT xqueue.take('{name}', count => 2)");
+    let ids: Vec<i64> = (0..3).map(|n| put(&mut q.admin, &q.name, n)).collect();
+    take(&mut c, &q.name, "0", 1);
+    let takes_two = format!("BEGIN; SELECT xqueue.take('{}', count => 2)", q.name);
     for (sql, count) in [
         (join_it.clone(), "1 taken task"),
         (format!("{takes_two}; {join_it}; ROLLBACK"), "3 taken tasks"),
@@ -331,7 +329,7 @@ fn joining_another_session_warns_of_the_tasks_left_behind() {
     }
     let local = format!("BEGIN; {}; COMMIT", join_local(&session));
     assert!(warned(&mut c, &local).is_empty(), "it comes back by itself");
-    assert_eq!(ack(&mut c, &name, ids[0]).len(), 1);
+    assert_eq!(ack(&mut c, &q.name, ids[0]).len(), 1);
     assert!(warned(&mut c, &join_it).is_empty(), "it holds nothing any more");
     q.sql("SELECT xqueue.identify(grace => '0')");
 }

@@ -30,12 +30,11 @@ fn backend(c: &mut Client) -> String {
 fn session_mode_gives_back_the_tasks_of_a_client_that_leaves() {
     let pooler = Pooler::start("session", 1);
     let mut q = Queue::new("pooled");
-    let name = q.name.clone();
-    put(&mut q.admin, &name, 1);
+    put(&mut q.admin, &q.name, 1);
     let identify = "SELECT xqueue.identify()";
 
     let mut first = pooler.client();
-    assert_eq!(take_all(&mut first, &name), [1]);
+    assert_eq!(take_all(&mut first, &q.name), [1]);
     let (connection, session) = (backend(&mut first), ask(&mut first, identify));
     drop(first);
     q.wait_for("ready", 1);
@@ -43,9 +42,10 @@ fn session_mode_gives_back_the_tasks_of_a_client_that_leaves() {
     let mut second = pooler.client();
     assert_eq!(backend(&mut second), connection, "the same connection to the server");
     assert_ne!(ask(&mut second, identify), session, "but another session");
-    expect_error(&mut second, &format!("SELECT xqueue.ack('{name}', 1)"), "55000", "not taken");
-    assert_eq!(take_all(&mut second, &name), [1]);
-    assert_eq!(ack(&mut second, &name, 1).len(), 1);
+    let ack_it = format!("SELECT xqueue.ack('{}', 1)", q.name);
+    expect_error(&mut second, &ack_it, "55000", "not taken");
+    assert_eq!(take_all(&mut second, &q.name), [1]);
+    assert_eq!(ack(&mut second, &q.name, 1).len(), 1);
     q.assert_tasks(&[("total", 0)]);
 }
 
@@ -140,19 +140,18 @@ fn a_refusal_between_roles_mentions_no_pooler() {
     let mut q = Queue::new("pooled");
     let role = Role::create();
     q.sql(&format!("GRANT ALL ON {{q}} TO {}", role.name));
-    let name = q.name.clone();
-    put(&mut q.admin, &name, 1);
+    put(&mut q.admin, &q.name, 1);
     let hint_for = |c: &mut Client| {
-        let ack = format!("SELECT xqueue.ack('{name}', 1)");
+        let ack = format!("SELECT xqueue.ack('{}', 1)", q.name);
         expect_error(c, &ack, "55006", "is taken by").hint().map(str::to_owned).expect("a hint")
     };
     let mut admin = q.client();
     let (mut first, mut second) = (role.client(), role.client());
-    assert_eq!(take_all(&mut first, &name), [1]);
+    assert_eq!(take_all(&mut first, &q.name), [1]);
     assert!(hint_for(&mut second).contains("pooler"));
     assert!(!hint_for(&mut admin).contains("pooler"));
-    release(&mut first, &name, 1);
-    assert_eq!(take_all(&mut admin, &name), [1]);
+    release(&mut first, &q.name, 1);
+    assert_eq!(take_all(&mut admin, &q.name), [1]);
     assert!(!hint_for(&mut first).contains("pooler"));
     drop((admin, first, second));
     q.wait_for("ready", 1);

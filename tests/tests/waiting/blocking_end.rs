@@ -56,17 +56,16 @@ fn a_waiter_that_is_ended() {
 #[test]
 fn the_client_dies_while_it_is_woken() {
     let mut q = Queue::new("end");
-    let name = q.name.clone();
     for round in 0..25 {
-        let mut child = Consumer::start(CONSUMER, "hold", &database(), &name);
+        let mut child = Consumer::start(CONSUMER, "hold", &database(), &q.name);
         q.wait_for_consumers(1);
         let next = Waiter::take(&mut q);
         let killer = std::thread::spawn(move || child.kill());
-        let id = put(&mut q.admin, &name, round);
+        let id = put(&mut q.admin, &q.name, round);
         killer.join().unwrap();
         let (mut client, task) = next.task();
         assert_eq!(xqueue_tests::id(&task), id);
-        ack(&mut client, &name, id);
+        ack(&mut client, &q.name, id);
     }
     q.assert_tasks(&[("total", 0)]);
 }
@@ -76,7 +75,6 @@ fn the_client_dies_while_it_is_woken() {
 #[test]
 fn a_cancel_that_meets_the_wake_up() {
     let mut q = Queue::new("end");
-    let name = q.name.clone();
     let mut canceller = q.client();
     let mut clients = [q.client(), q.client()];
     let (mut served, mut passed) = (0, 0);
@@ -84,15 +82,15 @@ fn a_cancel_that_meets_the_wake_up() {
         let [first, second] = clients.map(|client| Waiter::take_in(&mut q, client));
         let id = std::thread::scope(|scope| {
             scope.spawn(|| first.cancel(&mut canceller));
-            put(&mut q.admin, &name, round)
+            put(&mut q.admin, &q.name, round)
         });
         let Outcome { mut client, result } = first.join();
         let for_second = match result {
             Ok(tasks) => {
                 served += 1;
                 assert_eq!(ids(&tasks), [id]);
-                ack(&mut client, &name, id);
-                put(&mut q.admin, &name, round)
+                ack(&mut client, &q.name, id);
+                put(&mut q.admin, &q.name, round)
             }
             Err(e) => {
                 passed += 1;
@@ -102,7 +100,7 @@ fn a_cancel_that_meets_the_wake_up() {
         };
         let (mut second, task) = second.task();
         assert_eq!(xqueue_tests::id(&task), for_second);
-        ack(&mut second, &name, for_second);
+        ack(&mut second, &q.name, for_second);
         // A late cancel must not hit the next round.
         while client.batch_execute("SELECT 1").is_err() {}
         clients = [client, second];

@@ -114,15 +114,14 @@ struct Blocked {
 
 /// Returns when the first producer has been granted capacity and waits for the table lock.
 fn granted_and_blocked(q: &mut Queue) -> Blocked {
-    let name = q.name.clone();
     let mut open = q.client();
     open.run("BEGIN; SAVEPOINT s");
-    put(&mut open, &name, 1);
+    put(&mut open, &q.name, 1);
     let first = Waiter::put(q, &empty_tasks(1));
     let second = Waiter::put(q, &empty_tasks(1));
     let mut locker = q.client();
     locker.run("BEGIN");
-    let lock = Waiter::start(locker, &format!("LOCK TABLE {name} IN SHARE MODE"));
+    let lock = Waiter::start(locker, &format!("LOCK TABLE {} IN SHARE MODE", q.name));
     lock.wait_for_lock(q);
     open.run("ROLLBACK TO s");
     first.wait_for_lock(q);

@@ -59,13 +59,12 @@ fn in_the_order_of_arrival() {
 #[test]
 fn a_producer_with_reserved_room_goes_on() {
     let mut q = Queue::limited("room", 5, 0);
-    let name = q.name.clone();
     let mut open = q.client();
     open.run("BEGIN");
-    put(&mut open, &name, 1);
+    put(&mut open, &q.name, 1);
     let batch = Waiter::put(&mut q, &empty_tasks(5));
-    put(&mut open, &name, 2);
-    open.run(&format!("INSERT INTO {name} DEFAULT VALUES; COMMIT"));
+    put(&mut open, &q.name, 2);
+    q.run(&mut open, "INSERT INTO {q} DEFAULT VALUES; COMMIT");
     q.drain(2);
     assert!(!batch.finished());
     q.drain(1);
@@ -143,19 +142,18 @@ fn put_wait_waits_for_room_first() {
 #[test]
 fn a_transaction_that_has_put_already_precedes_newcomers() {
     let mut q = Queue::limited("room", 3, 1);
-    let name = q.name.clone();
     let mut first = q.client();
-    first.run(&format!("BEGIN; SELECT xqueue.put('{name}', '[{{}}, {{}}]')"));
+    q.run(&mut first, "BEGIN; SELECT xqueue.put('{q}', '[{}, {}]')");
     let newcomer = Waiter::put(&mut q, &empty_tasks(2));
-    let insider =
-        Waiter::start(first, &format!("SELECT xqueue.put('{name}', '{{}}', timeout => '30s')"));
+    let put = format!("SELECT xqueue.put('{}', '{{}}', timeout => '30s')", q.name);
+    let insider = Waiter::start(first, &put);
     q.wait_for_producers(2);
     q.drain(1);
     let (mut first, _) = insider.task();
     assert!(!newcomer.finished());
     // A put that never fits with the same transaction's earlier puts does not wait.
     let put = "SELECT xqueue.put('{q}', '{}', timeout => '1 day')";
-    assert!(ask(&mut first, &name, put).is_empty());
+    assert!(ask(&mut first, &q.name, put).is_empty());
     first.run("ROLLBACK");
     assert_eq!(newcomer.tasks().len(), 2);
 }

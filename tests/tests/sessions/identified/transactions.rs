@@ -6,26 +6,24 @@ use super::*;
 #[test]
 fn for_one_transaction() {
     let mut q = Queue::new("session");
-    let name = q.name.clone();
     let (mut first, mut second) = (q.client(), q.client());
-    let id = put(&mut q.admin, &name, 1);
+    let id = put(&mut q.admin, &q.name, 1);
     first.run("BEGIN");
     let session = open_local(&mut first);
     assert_eq!(open_local(&mut first), session, "the same all through");
     assert_eq!(identity(&mut first), session);
-    take_all(&mut first, &name);
+    take_all(&mut first, &q.name);
     first.run("COMMIT");
     assert_ne!(identity(&mut first), session);
     let words = format!("task {id} is taken by session {session}, not by you");
-    fails_to_ack(&mut first, &name, id, "55006", &words);
+    fails_to_ack(&mut first, &q.name, id, "55006", &words);
     let join = join_local(&session);
     second.run(&format!("BEGIN; {join}; ROLLBACK; BEGIN; {join}"));
-    assert_eq!(ack(&mut second, &name, id).len(), 1);
+    assert_eq!(ack(&mut second, &q.name, id).len(), 1);
     second.run("ROLLBACK");
-    assert!(is_taken(&mut q.admin, &name, id));
-    let both =
-        format!("SELECT a FROM ({join} AS s OFFSET 0) AS i, xqueue.ack('{name}', {id}) AS a");
-    assert_eq!(second.query(&both, &[]).unwrap().len(), 1, "in one statement");
+    assert!(is_taken(&mut q.admin, &q.name, id));
+    let both = format!("SELECT a FROM ({join} AS s OFFSET 0) AS i, xqueue.ack('{{q}}', {id}) AS a");
+    assert_eq!(ask(&mut second, &q.name, &both).len(), 1, "in one statement");
 }
 
 /// A long transaction that uses a session holds up neither connections that join it nor the worker.
