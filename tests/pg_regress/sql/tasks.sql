@@ -128,22 +128,7 @@ SELECT xqueue.ack('parts', '{"no": 2}'::jsonb); :code
 SELECT xqueue.check('parts');
 DROP TABLE parts;
 
--- Keys of other types
-CREATE TABLE keys (id text PRIMARY KEY);
-SELECT xqueue.upgrade('keys')->'key' AS key;
-SELECT xqueue.put('keys', '[{"id": "{1,2}"}, {"id": "b"}, {"id": "it''s \"c\""}]') - 'owner' AS task;
-SELECT id FROM xqueue.take(NULL::keys, count => 5) ORDER BY id COLLATE "C";
-SELECT xqueue.ack('keys', '{1,2}') - 'owner' AS "text is never a batch";
-SELECT id FROM xqueue.ack(NULL::keys, ARRAY['b', 'it''s "c"']) ORDER BY id COLLATE "C";
-DROP TABLE keys;
-CREATE TABLE keys (id uuid PRIMARY KEY);
-SELECT xqueue.upgrade('keys')->'key' AS key;
-INSERT INTO keys (id) VALUES ('00000000-0000-0000-0000-000000000002'), ('00000000-0000-0000-0000-000000000001');
-SELECT id FROM xqueue.take(NULL::keys, count => 2);
-SELECT id FROM xqueue.release(NULL::keys, '{00000000-0000-0000-0000-000000000001,00000000-0000-0000-0000-000000000002}');
-SELECT id FROM xqueue.take(NULL::keys);
-SELECT id FROM xqueue.ack(NULL::keys, '00000000-0000-0000-0000-000000000001'::uuid);
-DROP TABLE keys;
+-- A key that is an array is never a batch
 CREATE TABLE keys (id int[] PRIMARY KEY);
 SELECT xqueue.upgrade('keys')->'key' AS key;
 INSERT INTO keys (id) VALUES ('{1,2}'), ('{1}');

@@ -85,11 +85,6 @@ SELECT xqueue.downgrade(NULL::work, drop_columns => true);
 SELECT part, definition FROM pg_temp.parts WHERE of = 'work'::regclass ORDER BY part, definition COLLATE "C";
 DROP TABLE work;
 SELECT count(*) FROM xqueue.queues;
-CREATE TABLE fresh (id int PRIMARY KEY);
-SELECT xqueue.upgrade('fresh', '{"features": {"delayed": true}}')->'queue' AS queue;
-SELECT xqueue.downgrade('fresh', drop_columns => true);
-SELECT part, definition FROM pg_temp.parts WHERE of = 'fresh'::regclass ORDER BY part, definition COLLATE "C";
-DROP TABLE fresh;
 
 -- An existing index is used, no matter its name; an index that almost fits is not
 CREATE TABLE indexed (id int PRIMARY KEY, state text NOT NULL DEFAULT 'R', holder uuid);
