@@ -49,7 +49,7 @@ const INSTANTS: &str =
 
 /// Returns a random value of a list.
 pub fn one_of(list: &str, random: &mut StdRng) -> String {
-    let values: Vec<&str> = list.split(['|', '\n']).map(str::trim).collect();
+    let values: Vec<&str> = list.trim().split(['|', '\n']).map(str::trim).collect();
     values.choose(random).copied().unwrap_or_default().to_owned()
 }
 

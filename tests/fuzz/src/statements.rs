@@ -15,26 +15,97 @@ pub struct Material {
     pub odd: Vec<String>,
 }
 
-/// Functions that disturb the others, or that always refuse to be called, with the probability of a call when they are
-/// chosen.
-const RARE: [(&str, f64); 14] = [
-    ("row_changed", 0.05),
-    ("row_arrives", 0.05),
-    ("truncated", 0.05),
-    ("registry_changed", 0.05),
-    ("queue_arrives", 0.05),
-    ("drop", 0.1),
-    ("downgrade", 0.1),
-    ("truncate", 0.1),
-    ("pause", 0.2),
-    ("release_all", 0.3),
-    ("upgrade", 0.4),
-    ("create", 0.5),
-    ("wait", 0.5),
-    ("put_wait", 0.5),
-];
 /// The functions that matter most and are chosen more often.
 const OFTEN: [&str; 6] = ["put", "take", "ack", "release", "bury", "touch"];
+
+/// Returns the probability of a call when a function is chosen: some disturb the others, or always refuse to be called.
+fn probability(function: &str) -> f64 {
+    match function {
+        "row_changed" | "row_arrives" | "truncated" | "registry_changed" | "queue_arrives" => 0.05,
+        "drop" | "downgrade" | "truncate" => 0.1,
+        "pause" => 0.2,
+        "release_all" => 0.3,
+        "upgrade" => 0.4,
+        "create" | "wait" | "put_wait" => 0.5,
+        _ => 1.0,
+    }
+}
+
+// The statements of a step, one step per line or separated by `|`. Those of one step are separated by `;;`.
+
+/// Calls in a position other than their own SELECT.
+const PLACED: &str = "
+    SELECT * FROM {source} AS t LIMIT {n}
+    PREPARE p{n} AS SELECT * FROM {source} ;; EXECUTE p{n} ;; EXECUTE p{n}
+    EXECUTE p{n} ;; DEALLOCATE p{n}
+    DECLARE c{n} {cursor} FOR SELECT * FROM {source} ;; FETCH 2 FROM c{n}
+    {fetch} FROM c{n}
+    CLOSE c{n}
+    SELECT public.attempt($fuzz$SELECT {source}::text$fuzz$)
+    DO $fuzz$DECLARE r record; q {q}; ids text[]; BEGIN {body} END$fuzz$
+    EXPLAIN (ANALYZE, VERBOSE) SELECT {source}
+    CREATE TEMP TABLE IF NOT EXISTS kept AS SELECT {source} AS x
+    SELECT {source}, {other} FROM {q} LIMIT 3
+    SELECT xqueue.{verb}(q) FROM {q} q LIMIT {n} + 1
+    DELETE FROM {q} WHERE id IN (SELECT id FROM xqueue.take(NULL::{q}, count => {n}))
+    UPDATE {q} SET status = status WHERE EXISTS (SELECT {source})
+    WITH t AS MATERIALIZED (SELECT * FROM xqueue.take(NULL::{q}, count => 3)) SELECT xqueue.{settle}(t::{q}) FROM t
+    SELECT xqueue.ack({literal}, {id}) FROM generate_series(1, 3)
+    SELECT g, t FROM generate_series(1, 3) g LEFT JOIN LATERAL {source} AS t ON true LIMIT {n} + 1";
+
+/// PL/pgSQL that calls: loops, exceptions, variables that hold rows and arrays.
+const BODIES: &str = "
+    FOR r IN SELECT {source} LOOP BEGIN PERFORM {other}; EXCEPTION WHEN OTHERS THEN NULL; END; \
+        EXIT WHEN random() < 0.3; END LOOP;
+    FOR i IN 1..3 LOOP BEGIN PERFORM {source}; PERFORM {other}; RAISE EXCEPTION 'undone'; \
+        EXCEPTION WHEN OTHERS THEN PERFORM {other}; END; END LOOP;
+    SELECT * INTO q FROM xqueue.take(NULL::{q}) LIMIT 1; PERFORM xqueue.{settle}(q); PERFORM {source};
+    ids := (SELECT array_agg(id::text) FROM xqueue.take(NULL::{q}, count => 5)); \
+        PERFORM xqueue.ack({literal}, ids); PERFORM {source};
+    PERFORM {source}; {end}; PERFORM {other};
+    BEGIN PERFORM {source}; EXCEPTION WHEN OTHERS THEN RAISE NOTICE '%', SQLERRM; RAISE; END;";
+
+/// Changes of rows without xqueue's functions. Waiting tasks need an end time: without one, check reports them.
+const BY_HAND: &str = "
+    UPDATE {q} SET status = '{state}', owner = NULL {which}
+    UPDATE {q} SET status = 'T', owner = gen_random_uuid() {which}
+    UPDATE {q} SET status = 'T', owner = xqueue.identify() {which}
+    UPDATE {q} SET status = '{timed}', owner = NULL, runat = {instant} {which}
+    UPDATE {q} SET expires = {instant} {which}
+    UPDATE {q} SET priority = {n} - 1 {which}
+    UPDATE {q} SET tube = {tube} {which}
+    DELETE FROM {q} {which} RETURNING *
+    INSERT INTO {q} DEFAULT VALUES RETURNING *
+    {fill}|{fill}
+    INSERT INTO {q} SELECT * FROM {q} LIMIT 3 ON CONFLICT DO NOTHING
+    INSERT INTO {q} (id, runat) VALUES ({key}, {instant})
+    MERGE INTO {q} q USING {q} s ON q.ctid = s.ctid AND s.id = {key} \
+        WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN DO NOTHING
+    SELECT * FROM {q} {which} LIMIT 5 FOR {lock}
+    LOCK TABLE {q} IN {mode} MODE NOWAIT
+    UPDATE {q} SET id = {key} {which}
+    WITH gone AS (DELETE FROM {q} {which} RETURNING *) INSERT INTO {q} SELECT * FROM gone";
+
+const TRANSACTION: &str = "
+    BEGIN|BEGIN|BEGIN|BEGIN|BEGIN|BEGIN|BEGIN READ ONLY
+    BEGIN ISOLATION LEVEL SERIALIZABLE|BEGIN ISOLATION LEVEL REPEATABLE READ
+    SAVEPOINT s{n}|SAVEPOINT s{n}|SAVEPOINT s{n}|ROLLBACK TO s{n}|ROLLBACK TO s{n}|ROLLBACK TO s{n}|RELEASE s{n}
+    COMMIT|COMMIT|COMMIT|COMMIT AND CHAIN|ROLLBACK|ROLLBACK
+    PREPARE TRANSACTION 'fuzz {walker}' ;; {end} PREPARED 'fuzz {walker}'
+    PREPARE TRANSACTION 'fuzz {walker}' ;; {end} PREPARED 'fuzz {walker}'";
+
+const DDL: &str = "
+    VACUUM {q}|VACUUM FULL {q}|ANALYZE {q}|REINDEX TABLE {q}|COMMENT ON TABLE {q} IS 'x'
+    ALTER TABLE {q} ADD COLUMN IF NOT EXISTS more text DEFAULT 'x'|ALTER TABLE {q} DROP COLUMN IF EXISTS more
+    CREATE INDEX IF NOT EXISTS fuzz_extra ON {q} (status)|DROP INDEX IF EXISTS fuzz_extra
+    ALTER TABLE {q} SET (fillfactor = 1{n})|ALTER TABLE {q} SET (fillfactor = 9{n})";
+
+/// Several statements in one message, which are one transaction by default.
+const SEVERAL: &str = "{call}; {between}; {another}; {by_hand}";
+
+/// Calls that run while the server discards its caches all the time.
+const WITHOUT_CACHES: &str = "SET debug_discard_caches = 1 ;; SET statement_timeout = '2 s' ;; {call} ;; {another} \
+    ;; RESET debug_discard_caches ;; RESET statement_timeout";
 
 const SETTINGS: &str = r#"statement_timeout = '1 ms'|statement_timeout = '3 ms'|statement_timeout = '20 ms'
     lock_timeout = '1 ms'|lock_timeout = '20 ms'
@@ -49,135 +120,80 @@ const SETTINGS: &str = r#"statement_timeout = '1 ms'|statement_timeout = '3 ms'|
     debug_parallel_query = regress|max_parallel_workers_per_gather = 4
     work_mem = '64kB'|temp_buffers = 100|max_stack_depth = '100kB'
     xqueue.session_grace = '1 s'|xqueue.batch_size = 1"#;
-const ROLES: &str = "fuzz_owner|fuzz_other|fuzz_consumer|fuzz_reader|fuzz_smith|fuzz_super";
+
+const WHICH: &str =
+    "WHERE true|WHERE id = {key}|WHERE status::text IN ('T', 'run')|WHERE ctid = '(0,{row})'";
+
+/// What stands in a statement, and what replaces it. The first ones have places of others.
+const PLACES: [(&str, fn(&Material, &Queue, &mut StdRng) -> String); 28] = [
+    ("{body}", |_, _, random| one_of(BODIES, random)),
+    ("{by_hand}", |_, _, random| one_of(BY_HAND, random)),
+    ("{which}", |_, _, random| one_of(WHICH, random)),
+    ("{q}", |_, queue, _| queue.name.to_owned()),
+    ("{literal}", |_, queue, _| queue.literal()),
+    ("{key}", |_, queue, random| queue.key.value(random)),
+    ("{id}", |_, queue, random| id(queue, random)),
+    ("{fill}", |_, queue, _| queue.fill()),
+    ("{instant}", |_, _, random| instant(random)),
+    ("{row}", |_, _, random| random.random_range(1..20).to_string()),
+    ("{n}", |_, _, random| random.random_range(0..3).to_string()),
+    ("{state}", |_, _, random| one_of("R|B|D", random)),
+    ("{timed}", |_, _, random| one_of("W|Z", random)),
+    ("{tube}", |_, _, random| one_of("'a'|'b'|'c'|''", random)),
+    ("{verb}", |_, _, random| one_of("{settle}|delete|snatch|take|put|stats", random)),
+    ("{settle}", |_, _, random| one_of("ack|release|bury|touch|peek", random)),
+    ("{cursor}", |_, _, random| {
+        one_of("CURSOR|SCROLL CURSOR|CURSOR WITH HOLD|NO SCROLL CURSOR", random)
+    }),
+    ("{fetch}", |_, _, random| one_of("FETCH ALL|FETCH BACKWARD 1|MOVE 1|FETCH 0", random)),
+    ("{end}", |_, _, random| one_of("COMMIT|ROLLBACK", random)),
+    ("{between}", |_, _, random| one_of("SELECT|ROLLBACK|SAVEPOINT x|COMMIT; BEGIN|BEGIN", random)),
+    ("{lock}", |_, _, random| one_of("UPDATE|SHARE SKIP LOCKED|NO KEY UPDATE", random)),
+    ("{mode}", |_, _, random| one_of("ROW EXCLUSIVE|SHARE|ACCESS EXCLUSIVE", random)),
+    ("{setting}", |_, _, random| one_of(SETTINGS, random)),
+    ("{role}", |_, _, random| {
+        one_of("fuzz_owner|fuzz_other|fuzz_consumer|fuzz_reader|fuzz_smith|fuzz_super", random)
+    }),
+    ("{source}", Material::source),
+    ("{other}", Material::source),
+    ("{call}", Material::call),
+    ("{another}", Material::call),
+];
 
 /// Returns the statements of one step of a session, to be sent one by one.
 pub fn step(material: &Material, walker: usize, random: &mut StdRng) -> Vec<String> {
     let queue = QUEUES.choose(random).unwrap_or(&QUEUES[0]);
-    match random.random_range(0..100) {
-        0..40 => vec![material.call(queue, random)],
-        40..58 => material.placed(queue, random),
-        58..74 => vec![by_hand(queue, random)],
-        74..88 => transaction(walker, random),
-        88..93 => vec![setting(random)],
-        93 => vec![format!("SET ROLE {}", one_of(&format!("{ROLES}|NONE"), random))],
-        94 => vec![
-            format!("SET SESSION AUTHORIZATION {}", one_of(ROLES, random)),
-            "RESET SESSION AUTHORIZATION".into(),
-        ],
-        95 => {
-            vec![one_of("DISCARD ALL|DISCARD PLANS|DEALLOCATE ALL|CLOSE ALL|DISCARD TEMP", random)]
-        }
-        96 => vec![view(random)],
-        97 => vec![material.several(queue, random)],
-        98 => material.without_caches(queue, random),
-        _ => vec![ddl(queue, random)],
-    }
-}
-
-fn setting(random: &mut StdRng) -> String {
-    let scope = one_of("SET|SET|SET LOCAL", random);
-    format!("{scope} {}", one_of(SETTINGS, random))
-}
-
-fn transaction(walker: usize, random: &mut StdRng) -> Vec<String> {
-    let name = format!("fuzz {walker}");
-    match random.random_range(0..24) {
-        0..6 => vec!["BEGIN".into()],
-        6 => vec!["BEGIN ISOLATION LEVEL SERIALIZABLE".into()],
-        7 => vec!["BEGIN ISOLATION LEVEL REPEATABLE READ".into()],
-        8 => vec!["BEGIN READ ONLY".into()],
-        9..12 => vec![format!("SAVEPOINT s{}", random.random_range(0..3))],
-        12..15 => vec![format!("ROLLBACK TO s{}", random.random_range(0..3))],
-        15 => vec![format!("RELEASE s{}", random.random_range(0..3))],
-        16..19 => vec!["COMMIT".into()],
-        19 => vec!["COMMIT AND CHAIN".into()],
-        20 | 21 => vec!["ROLLBACK".into()],
-        _ => {
-            let end = one_of("COMMIT|ROLLBACK", random);
-            vec![format!("PREPARE TRANSACTION '{name}'"), format!("{end} PREPARED '{name}'")]
-        }
-    }
-}
-
-/// Returns a statement that changes rows without xqueue's functions.
-fn by_hand(queue: &Queue, random: &mut StdRng) -> String {
-    let (name, key) = (queue.name, queue.key.value(random));
-    let which = match random.random_range(0..4) {
-        0 => "".into(),
-        1 => " WHERE status::text IN ('T', 'run')".into(),
-        2 => format!(" WHERE ctid = '(0,{})'", random.random_range(1..20)),
-        _ => format!(" WHERE id = {key}"),
+    let steps = match random.random_range(0..100) {
+        0..40 => "{call}",
+        40..58 => PLACED,
+        58..74 => BY_HAND,
+        74..88 => TRANSACTION,
+        88..93 => "SET {setting}|SET {setting}|SET LOCAL {setting}",
+        93 => "SET ROLE {role}|SET ROLE {role}|SET ROLE NONE",
+        94 => "SET SESSION AUTHORIZATION {role} ;; RESET SESSION AUTHORIZATION",
+        95 => "DISCARD ALL|DISCARD PLANS|DEALLOCATE ALL|CLOSE ALL|DISCARD TEMP",
+        96 => "SELECT * FROM xqueue.queues|SELECT * FROM xqueue.taken|SELECT * FROM xqueue.consumers
+            SELECT * FROM xqueue.producers|SELECT * FROM xqueue.sessions|SELECT * FROM xqueue.settings
+            SELECT * FROM xqueue.queue|SELECT * FROM xqueue.session",
+        97 => SEVERAL,
+        98 => WITHOUT_CACHES,
+        _ => DDL,
     };
-    // Waiting tasks need an end time; without one, check reports a problem rightly.
-    let (state, timed) = (one_of("R|B|D", random), one_of("W|Z", random));
-    match random.random_range(0..18) {
-        0 => format!("UPDATE {name} SET status = '{state}', owner = NULL{which}"),
-        1 => format!("UPDATE {name} SET status = 'T', owner = gen_random_uuid(){which}"),
-        2 => format!("UPDATE {name} SET status = 'T', owner = xqueue.identify(){which}"),
-        3 => format!(
-            "UPDATE {name} SET status = '{timed}', owner = NULL, runat = {}{which}",
-            instant(random)
-        ),
-        4 => format!("UPDATE {name} SET expires = {}{which}", instant(random)),
-        5 => format!("UPDATE {name} SET priority = {}{which}", random.random_range(-3..4)),
-        6 => format!("UPDATE {name} SET tube = {}{which}", one_of("'a'|'b'|'c'|''", random)),
-        7 => format!("DELETE FROM {name}{which} RETURNING *"),
-        8 => format!("INSERT INTO {name} DEFAULT VALUES RETURNING *"),
-        9 | 10 => queue.fill(),
-        11 => format!("INSERT INTO {name} SELECT * FROM {name} LIMIT 3 ON CONFLICT DO NOTHING"),
-        12 => format!("INSERT INTO {name} (id, runat) VALUES ({key}, {})", instant(random)),
-        13 => format!(
-            "MERGE INTO {name} q USING {name} s ON q.ctid = s.ctid AND s.id = {key} WHEN MATCHED THEN DELETE \
-             WHEN NOT MATCHED THEN DO NOTHING"
-        ),
-        14 => format!(
-            "SELECT * FROM {name}{which} LIMIT 5 FOR {}",
-            one_of("UPDATE|SHARE SKIP LOCKED|NO KEY UPDATE", random)
-        ),
-        15 => format!(
-            "LOCK TABLE {name} IN {} MODE NOWAIT",
-            one_of("ROW EXCLUSIVE|SHARE|ACCESS EXCLUSIVE", random)
-        ),
-        16 => format!("UPDATE {name} SET id = {key}{which}"),
-        _ => format!(
-            "WITH gone AS (DELETE FROM {name}{which} RETURNING *) INSERT INTO {name} SELECT * FROM gone"
-        ),
+    let mut sql = one_of(steps, random).replace("{walker}", &walker.to_string());
+    for (place, value) in PLACES {
+        if sql.contains(place) {
+            sql = sql.replace(place, &value(material, queue, random));
+        }
     }
-}
-
-fn ddl(queue: &Queue, random: &mut StdRng) -> String {
-    let name = queue.name;
-    match random.random_range(0..10) {
-        0 => format!("VACUUM {name}"),
-        1 => format!("VACUUM FULL {name}"),
-        2 => format!("ANALYZE {name}"),
-        3 => format!("REINDEX TABLE {name}"),
-        4 => format!("ALTER TABLE {name} ADD COLUMN IF NOT EXISTS more text DEFAULT 'x'"),
-        5 => format!("ALTER TABLE {name} DROP COLUMN IF EXISTS more"),
-        6 => format!("CREATE INDEX IF NOT EXISTS fuzz_extra ON {name} (status)"),
-        8 => format!("ALTER TABLE {name} SET (fillfactor = {})", random.random_range(10..100)),
-        7 => "DROP INDEX IF EXISTS fuzz_extra".into(),
-        _ => format!("COMMENT ON TABLE {name} IS 'x'"),
-    }
-}
-
-fn view(random: &mut StdRng) -> String {
-    let views = "queues|taken|consumers|producers|sessions|settings|queue|session";
-    format!("SELECT * FROM xqueue.{}", one_of(views, random))
+    sql.split(" ;; ").map(str::to_owned).collect()
 }
 
 impl Material {
     fn function(&self, random: &mut StdRng) -> &Function {
         loop {
             let function = self.functions.choose(random).unwrap_or(&self.functions[0]);
-            let name = function.name.as_str();
-            if random.random_bool(0.4) && !OFTEN.contains(&name) {
-                continue;
-            }
-            let often =
-                RARE.iter().find(|(rare, _)| *rare == name).map_or(1.0, |(_, often)| *often);
-            if random.random_bool(often) {
+            let is_passed_over = random.random_bool(0.4) && !OFTEN.contains(&&*function.name);
+            if !is_passed_over && random.random_bool(probability(&function.name)) {
                 return function;
             }
         }
@@ -198,118 +214,4 @@ impl Material {
             }
         }
     }
-
-    /// Returns statements with a call in a position other than its own SELECT.
-    fn placed(&self, queue: &Queue, random: &mut StdRng) -> Vec<String> {
-        let (name, call) = (queue.name, self.source(queue, random));
-        let n = random.random_range(0..3);
-        match random.random_range(0..17) {
-            0 => vec![format!("SELECT * FROM {call} AS t LIMIT {n}")],
-            1 => vec![
-                format!("PREPARE p{n} AS SELECT * FROM {call}"),
-                format!("EXECUTE p{n}"),
-                format!("EXECUTE p{n}"),
-            ],
-            2 => vec![format!("EXECUTE p{n}"), format!("DEALLOCATE p{n}")],
-            3 => {
-                let kinds = "CURSOR|SCROLL CURSOR|CURSOR WITH HOLD|NO SCROLL CURSOR";
-                let kind = one_of(kinds, random);
-                vec![
-                    format!("DECLARE c{n} {kind} FOR SELECT * FROM {call}"),
-                    format!("FETCH 2 FROM c{n}"),
-                ]
-            }
-            4 => vec![format!(
-                "{} FROM c{n}",
-                one_of("FETCH ALL|FETCH BACKWARD 1|MOVE 1|FETCH 0", random)
-            )],
-            5 => vec![format!("CLOSE c{n}")],
-            6 => {
-                vec![format!("SELECT public.attempt({})", quoted(&format!("SELECT {call}::text")))]
-            }
-            7 => vec![self.block(&call, queue, random)],
-            8 => vec![format!("EXPLAIN (ANALYZE, VERBOSE) SELECT {call}")],
-            9 => vec![format!("CREATE TEMP TABLE IF NOT EXISTS kept AS SELECT {call} AS x")],
-            10 => {
-                vec![format!("SELECT {call}, {} FROM {name} LIMIT 3", self.source(queue, random))]
-            }
-            11 => {
-                let verbs = "ack|release|bury|touch|peek|delete|snatch|take|put|stats";
-                let verb = one_of(verbs, random);
-                vec![format!("SELECT xqueue.{verb}(q) FROM {name} q LIMIT {}", n + 1)]
-            }
-            12 => vec![format!(
-                "DELETE FROM {name} WHERE id IN (SELECT id FROM xqueue.take(NULL::{name}, count => {n}))"
-            )],
-            13 => vec![format!("UPDATE {name} SET status = status WHERE EXISTS (SELECT {call})")],
-            14 => vec![format!(
-                "WITH t AS MATERIALIZED (SELECT * FROM xqueue.take(NULL::{name}, count => 3)) \
-                 SELECT xqueue.{}(t::{name}) FROM t",
-                one_of("ack|release|bury|touch", random)
-            )],
-            15 => vec![format!(
-                "SELECT xqueue.ack({}, {}) FROM generate_series(1, 3)",
-                queue.literal(),
-                id(queue, random)
-            )],
-            _ => vec![format!(
-                "SELECT g, t FROM generate_series(1, 3) g LEFT JOIN LATERAL {call} AS t ON true LIMIT {}",
-                n + 1
-            )],
-        }
-    }
-
-    /// Returns a PL/pgSQL block that calls: loops, exceptions, variables that hold rows and arrays.
-    fn block(&self, call: &str, queue: &Queue, random: &mut StdRng) -> String {
-        let (name, other) = (queue.name, self.source(queue, random));
-        let body = match random.random_range(0..6) {
-            0 => format!(
-                "FOR r IN SELECT {call} LOOP BEGIN PERFORM {other}; EXCEPTION WHEN OTHERS THEN NULL; END; \
-                 EXIT WHEN random() < 0.3; END LOOP;"
-            ),
-            1 => format!(
-                "FOR i IN 1..3 LOOP BEGIN PERFORM {call}; PERFORM {other}; RAISE EXCEPTION 'undone'; \
-                 EXCEPTION WHEN OTHERS THEN PERFORM {other}; END; END LOOP;"
-            ),
-            2 => format!(
-                "SELECT * INTO q FROM xqueue.take(NULL::{name}) LIMIT 1; PERFORM xqueue.{}(q); PERFORM {call};",
-                one_of("ack|release|bury|touch|peek", random)
-            ),
-            3 => format!(
-                "ids := (SELECT array_agg(id::text) FROM xqueue.take(NULL::{name}, count => 5)); \
-                 PERFORM xqueue.ack({}, ids); PERFORM {call};",
-                queue.literal()
-            ),
-            4 => format!("PERFORM {call}; {}; PERFORM {other};", one_of("COMMIT|ROLLBACK", random)),
-            _ => format!(
-                "BEGIN PERFORM {call}; EXCEPTION WHEN OTHERS THEN RAISE NOTICE '%', SQLERRM; RAISE; END;"
-            ),
-        };
-        format!(
-            "DO {}",
-            quoted(&format!("DECLARE r record; q {name}; ids text[]; BEGIN {body} END"))
-        )
-    }
-
-    /// Returns several statements in one message, which are one transaction by default.
-    fn several(&self, queue: &Queue, random: &mut StdRng) -> String {
-        let between = one_of("SELECT|ROLLBACK|SAVEPOINT x|COMMIT; BEGIN|BEGIN", random);
-        let (first, second) = (self.call(queue, random), self.call(queue, random));
-        format!("{first}; {between}; {second}; {}", by_hand(queue, random))
-    }
-
-    /// Returns calls that run while the server discards its caches all the time.
-    fn without_caches(&self, queue: &Queue, random: &mut StdRng) -> Vec<String> {
-        let mut all = vec![
-            "SET debug_discard_caches = 1".to_string(),
-            "SET statement_timeout = '2 s'".into(),
-        ];
-        all.extend((0..3).map(|_| self.call(queue, random)));
-        all.extend(["RESET debug_discard_caches".into(), "RESET statement_timeout".into()]);
-        all
-    }
-}
-
-fn quoted(text: &str) -> String {
-    format!("$fuzz${text}$fuzz$")
 }
