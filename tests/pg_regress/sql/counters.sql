@@ -104,13 +104,7 @@ FROM xqueue.stats(NULL::jobs) s, jsonb_to_record(s->'calls') AS c (put int, take
 
 -- the delay ends
 UPDATE jobs SET runat = now() WHERE status = 'W';
-DO $$
-BEGIN
-    WHILE xqueue.stats('jobs')->'tasks'->'waiting' <> '0' LOOP
-        PERFORM pg_sleep(0.01);
-    END LOOP;
-END
-$$;
+SELECT until($$xqueue.stats('jobs')->'tasks'->'waiting' = '0'$$);
 EXECUTE tasks;
 SELECT xqueue.stats('jobs')->'calls'->'delay' AS promoted;
 SELECT id, status, runat FROM jobs ORDER BY id;

@@ -1,17 +1,3 @@
--- Preconditions of the other tests: the extension exists, and its worker runs.
-SELECT extversion FROM pg_extension WHERE extname = 'xqueue';
-SELECT xqueue.create('setup')->'queue' AS queue;
-DO $$
-BEGIN
-    FOR attempt IN 1..1000 LOOP
-        EXIT WHEN xqueue.state() = 'RUNNING';
-        PERFORM pg_sleep(0.01);
-    END LOOP;
-END
-$$;
-SELECT xqueue.state();
-SELECT xqueue.drop('setup');
-
 -- until() waits for the worker; said() returns an error without PIDs.
 CREATE OR REPLACE FUNCTION until(condition text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
@@ -34,3 +20,9 @@ EXCEPTION WHEN OTHERS THEN
     RETURN NEXT;
 END
 $$;
+
+-- Preconditions of the other tests: the extension exists, and its worker runs.
+SELECT extversion FROM pg_extension WHERE extname = 'xqueue';
+SELECT xqueue.create('setup')->'queue' AS queue;
+SELECT until($$xqueue.state() = 'RUNNING'$$);
+SELECT xqueue.drop('setup');

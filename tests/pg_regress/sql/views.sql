@@ -53,13 +53,7 @@ DROP TABLE timed;
 SELECT xqueue.identify() AS before \gset
 DISCARD ALL;
 SELECT xqueue.identify() <> :'before' AS another;
-DO $$
-BEGIN
-    WHILE EXISTS (SELECT FROM xqueue.taken) LOOP
-        PERFORM pg_sleep(0.01);
-    END LOOP;
-END
-$$;
+SELECT until('NOT EXISTS (SELECT FROM xqueue.taken)');
 SELECT id, status, owner FROM jobs WHERE id < 4 ORDER BY id;
 SELECT xqueue.stats('jobs')->'calls'->'session' AS given_back;
 SELECT queue, ready, taken FROM xqueue.queues ORDER BY queue::text;
