@@ -44,44 +44,34 @@ pub enum Key {
 const EVERYTHING: &str = r#"{"features": {"delayed": true, "buried": true, "zombie": "200 ms", "ttl": true,
     "ttr": "500 ms", "priority": true, "tube": true, "retry": {"limit": 5, "backoff": 0.05}}}"#;
 
-const fn queue(name: &'static str, make: Make) -> Queue {
-    Queue { name, key: Key::Number, owner: "postgres", make }
+const fn created(name: &'static str, options: &'static str) -> Queue {
+    Queue { name, key: Key::Number, owner: "postgres", make: Make::Create(options) }
 }
 
 const fn keyed(name: &'static str, key: Key, columns: &'static str) -> Queue {
     Queue { name, key, owner: "postgres", make: Make::Table(columns) }
 }
 
-const fn owned(owner: &'static str, name: &'static str, make: Make) -> Queue {
-    Queue { name, key: Key::Number, owner, make }
+const fn built(name: &'static str, sql: &'static str) -> Queue {
+    Queue { name, key: Key::Number, owner: "postgres", make: Make::Sql(sql) }
 }
 
 /// `all` at the end of a statement stands for an upgrade with the options in `EVERYTHING`.
 pub const QUEUES: [Queue; 31] = [
-    queue("plain", Make::Create("{}")),
-    queue("everything", Make::Create(EVERYTHING)),
-    queue(
-        "subqueues",
-        Make::Create(r#"{"features": {"utube": true, "delayed": true, "buried": true, "capacity": 300}}"#),
-    ),
-    queue(
+    created("plain", "{}"),
+    created("everything", EVERYTHING),
+    created("subqueues", r#"{"features": {"utube": true, "delayed": true, "buried": true, "capacity": 300}}"#),
+    created(
         "strict",
-        Make::Create(
-            r#"{"features": {"utube": {"strict": true}, "delayed": true, "priority": true, "ttl": "1 min", "ttr": 1}}"#,
-        ),
+        r#"{"features": {"utube": {"strict": true}, "delayed": true, "priority": true, "ttl": "1 min", "ttr": 1}}"#,
     ),
-    queue("limited", Make::Create(r#"{"features": {"capacity": 60, "zombie": "100 ms"}}"#)),
-    queue("kept", Make::Create(r#"{"features": {"keep": true, "id": "time64", "delayed": true}}"#)),
-    queue("noted", Make::Create(r#"{"features": {"on_task_change": "note", "retry": true, "buried": true}}"#)),
-    queue("picked", Make::Create(r#"{"features": {"pick": "pick_last", "buried": true, "ttr": "1 s"}}"#)),
-    queue("unlogged", Make::Unlogged(r#"{"features": {"priority": true, "delayed": true}}"#)),
-    queue("counted", Make::Create(r#"{"features": {"tube": true, "buried": true}, "tube_stats": ["a", "b"]}"#)),
-    Queue {
-        name: "uuids",
-        key: Key::Uuid,
-        owner: "postgres",
-        make: Make::Create(r#"{"features": {"id": "uuid", "buried": true, "ttr": "1 s"}}"#),
-    },
+    created("limited", r#"{"features": {"capacity": 60, "zombie": "100 ms"}}"#),
+    created("kept", r#"{"features": {"keep": true, "id": "time64", "delayed": true}}"#),
+    created("noted", r#"{"features": {"on_task_change": "note", "retry": true, "buried": true}}"#),
+    created("picked", r#"{"features": {"pick": "pick_last", "buried": true, "ttr": "1 s"}}"#),
+    Queue { make: Make::Unlogged(r#"{"features": {"priority": true, "delayed": true}}"#), ..created("unlogged", "") },
+    created("counted", r#"{"features": {"tube": true, "buried": true}, "tube_stats": ["a", "b"]}"#),
+    Queue { key: Key::Uuid, ..created("uuids", r#"{"features": {"id": "uuid", "buried": true, "ttr": "1 s"}}"#) },
     keyed("q_bigint", Key::Number, "id bigint PRIMARY KEY"),
     keyed("q_small", Key::Number, "id small PRIMARY KEY"),
     keyed("q_text", Key::Text, "id text PRIMARY KEY"),
@@ -92,62 +82,54 @@ pub const QUEUES: [Queue; 31] = [
     keyed("q_pair", Key::Record, "id pair PRIMARY KEY"),
     keyed("q_two", Key::Columns, "id integer, b text, PRIMARY KEY (id, b)"),
     keyed("q_numeric", Key::Number, "id numeric NOT NULL UNIQUE, payload jsonb"),
-    queue(
+    built(
         "q_labels",
-        Make::Sql(
-            r#"CREATE TABLE IF NOT EXISTS q_labels (id serial PRIMARY KEY, label label);
-               SELECT xqueue.upgrade('q_labels', '{"fields": {"status": "label"}, "features": {"delayed": true,
-                 "buried": true}, "states": {"R": "new", "T": "run", "W": "later", "B": "bad", "Z": "gone", "D": "done"}}')"#,
-        ),
+        r#"CREATE TABLE IF NOT EXISTS q_labels (id serial PRIMARY KEY, label label);
+           SELECT xqueue.upgrade('q_labels', '{"fields": {"status": "label"}, "features": {"delayed": true,
+             "buried": true}, "states": {"R": "new", "T": "run", "W": "later", "B": "bad", "Z": "gone", "D": "done"}}')"#,
     ),
-    queue(
+    built(
         "q_part",
-        Make::Sql(
-            r#"CREATE TABLE IF NOT EXISTS whole (id bigint PRIMARY KEY, status "char" NOT NULL DEFAULT 'R', owner uuid)
-               PARTITION BY RANGE (id);
-               CREATE TABLE IF NOT EXISTS q_part PARTITION OF whole DEFAULT;
-               SELECT xqueue.upgrade('q_part', '{"fields": {"status": "status", "owner": "owner"}, "features": {"buried": true}}')"#,
-        ),
+        r#"CREATE TABLE IF NOT EXISTS whole (id bigint PRIMARY KEY, status "char" NOT NULL DEFAULT 'R', owner uuid)
+           PARTITION BY RANGE (id);
+           CREATE TABLE IF NOT EXISTS q_part PARTITION OF whole DEFAULT;
+           SELECT xqueue.upgrade('q_part', '{"fields": {"status": "status", "owner": "owner"}, "features": {"buried": true}}')"#,
     ),
-    queue(
+    built(
         "q_heir",
-        Make::Sql(
-            "CREATE TABLE IF NOT EXISTS parent (id bigint, t text);
-             CREATE TABLE IF NOT EXISTS q_heir (PRIMARY KEY (id)) INHERITS (parent); all",
-        ),
+        "CREATE TABLE IF NOT EXISTS parent (id bigint, t text);
+         CREATE TABLE IF NOT EXISTS q_heir (PRIMARY KEY (id)) INHERITS (parent); all",
     ),
-    queue(
+    built(
         "q_generated",
-        Make::Sql(
-            "CREATE TABLE IF NOT EXISTS q_generated (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, a integer CHECK (a < 9),
-               dropped text, twice integer GENERATED ALWAYS AS (a * 2) STORED, t text COLLATE \"C\" UNIQUE);
-             ALTER TABLE q_generated DROP COLUMN IF EXISTS dropped; all",
-        ),
+        "CREATE TABLE IF NOT EXISTS q_generated (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, a integer CHECK (a < 9),
+           dropped text, twice integer GENERATED ALWAYS AS (a * 2) STORED, t text COLLATE \"C\" UNIQUE);
+         ALTER TABLE q_generated DROP COLUMN IF EXISTS dropped; all",
     ),
-    owned(
-        "fuzz_owner",
-        "tenants",
-        Make::Sql(
+    Queue {
+        owner: "fuzz_owner",
+        ..built(
+            "tenants",
             "CREATE TABLE IF NOT EXISTS tenants (id bigint PRIMARY KEY, tenant name DEFAULT current_user, t text);
              ALTER TABLE tenants ENABLE ROW LEVEL SECURITY;
              DROP POLICY IF EXISTS own ON tenants;
              CREATE POLICY own ON tenants USING (tenant = current_user OR id % 3 = 0); all",
-        ),
-    ),
-    owned(
-        "fuzz_owner",
-        "triggered",
-        Make::Sql(
+        )
+    },
+    Queue {
+        owner: "fuzz_owner",
+        ..built(
+            "triggered",
             "CREATE TABLE IF NOT EXISTS triggered (id bigint PRIMARY KEY, t text);
              CREATE OR REPLACE TRIGGER zz BEFORE UPDATE ON triggered FOR EACH ROW EXECUTE FUNCTION sometimes(); all",
-        ),
-    ),
-    owned("fuzz_other", "theirs", Make::Create(EVERYTHING)),
-    queue(r#""we""ird.Q'ue ☃""#, Make::Create(EVERYTHING)),
-    queue(r#""Odd schema"."queue, name""#, Make::Create(r#"{"features": {"utube": true, "priority": true}}"#)),
-    queue(
+        )
+    },
+    Queue { owner: "fuzz_other", ..created("theirs", EVERYTHING) },
+    created(r#""we""ird.Q'ue ☃""#, EVERYTHING),
+    created(r#""Odd schema"."queue, name""#, r#"{"features": {"utube": true, "priority": true}}"#),
+    created(
         "a_name_of_sixty_three_bytes_which_is_as_long_as_names_can_be_xx",
-        Make::Create(r#"{"features": {"tube": true, "ttl": true}}"#),
+        r#"{"features": {"tube": true, "ttl": true}}"#,
     ),
 ];
 
