@@ -10,6 +10,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use xqueue_tests::{Cluster, additions, every_type, index_checks};
 
+use crate::arguments::one_of;
 use crate::queues::{Key, Make, QUEUES, Queue};
 
 /// Errors are logged as JSON with their source location, and random statements do not wait long.
@@ -52,11 +53,8 @@ impl Site {
         for (number, queue) in made {
             let (names, sql) = additions::of(random, queue.name, number);
             client.batch_execute(&sql).unwrap_or_else(|e| panic!("{}: {e:?}", queue.name));
-            println!(
-                "# {} has {}",
-                queue.name,
-                if names.is_empty() { "no additions" } else { &names }
-            );
+            let names = if names.is_empty() { "no additions" } else { &names };
+            println!("# {} has {names}", queue.name);
         }
         client.batch_execute(include_str!("sqlsmith.sql")).expect("what sqlsmith sees");
         site
@@ -136,8 +134,7 @@ pub fn work(config: &Config, seed: u64, is_open: &AtomicBool) -> u64 {
         while is_open.load(Ordering::Relaxed) && !client.is_closed() {
             let queue = QUEUES.choose(&mut random).unwrap_or(&QUEUES[0]);
             let (name, literal) = (queue.name, queue.literal());
-            let settle =
-                ["ack", "ack", "release", "bury", "touch"].choose(&mut random).unwrap_or(&"ack");
+            let settle = one_of("ack|ack|release|bury|touch", &mut random);
             let sql = match random.random_range(0..6) {
                 0 => format!("CALL xqueue.next({literal}, '50 ms')"),
                 1 => format!("SELECT xqueue.take(NULL::{name}, '100 ms')"),
@@ -177,10 +174,8 @@ pub fn keep_house(config: &Config, is_open: &AtomicBool) {
                 "SELECT reltuples > {CROWD} FROM pg_class WHERE oid = to_regclass({literal})"
             );
             if client.query_opt(&count, &[]).is_ok_and(|row| row.is_some_and(|row| row.get(0))) {
-                drop(
-                    client
-                        .batch_execute(&format!("DELETE FROM {} WHERE owner IS NULL", queue.name)),
-                );
+                let delete = format!("DELETE FROM {} WHERE owner IS NULL", queue.name);
+                drop(client.batch_execute(&delete));
                 drop(client.batch_execute(&format!("ANALYZE {}", queue.name)));
             }
         }
@@ -229,11 +224,8 @@ pub fn problems(site: &Site) -> (Vec<String>, Vec<String>, usize, usize) {
             if begun.elapsed() > PATIENCE {
                 let why =
                     format!("SELECT error FROM xqueue.queues WHERE queue = {literal}::regclass");
-                let why = client
-                    .query_opt(&why, &[])
-                    .ok()
-                    .flatten()
-                    .and_then(|row| row.get::<_, Option<String>>(0));
+                let why = client.query_opt(&why, &[]).ok().flatten();
+                let why: Option<String> = why.and_then(|row| row.get(0));
                 wrong.push(format!("{name}: {report}; the worker: {why:?}"));
                 break;
             }

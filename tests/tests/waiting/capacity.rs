@@ -114,14 +114,3 @@ fn a_role_that_may_not_insert_reserves_nothing() {
     expect_error(&mut role.client(), &sql, "42501", "permission denied");
     assert_eq!(q.puts(1), 1);
 }
-
-/// Changes replicated from another server are not refused.
-#[test]
-fn changes_of_another_server_are_repeated_in_any_case() {
-    let mut q = Queue::limited("capacity", 2, 2);
-    q.sql("SET session_replication_role = replica; INSERT INTO {q} DEFAULT VALUES; RESET session_replication_role");
-    q.assert_tasks(&[("total", 3)]);
-    assert_eq!(q.puts(1), 0);
-    q.drain(2);
-    assert_eq!((q.puts(1), q.puts(1)), (1, 0));
-}
