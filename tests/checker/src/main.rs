@@ -120,12 +120,9 @@ fn check(arguments: &Arguments) -> bool {
         sample(&mut faults.site.client(), &mut memory, &mut violations);
         if told.elapsed() > Duration::from_secs(60) {
             told = Instant::now();
-            println!(
-                "# {:.0?}: {} operations, {} faults",
-                begun.elapsed(),
-                history.operations,
-                faults.total()
-            );
+            let (elapsed, total, operations) =
+                (begun.elapsed(), faults.total(), history.operations);
+            println!("# {elapsed:.0?}: {operations} operations, {total} faults");
         }
     }
     let panicked = faults.fleet.dead() + faults.fleet.stop();
@@ -139,34 +136,27 @@ fn check(arguments: &Arguments) -> bool {
     let elapsed = begun.elapsed();
 
     let mut client = faults.site.client();
-    let mut rest =
-        Rest { client: &mut client, violations: Vec::new(), skipped: Vec::new(), indexes: 0 };
+    let mut rest = Rest::of(&mut client);
     let remains = rest.read();
-    let (indexes, not_done) = (rest.indexes, std::mem::take(&mut rest.skipped));
-    violations.append(&mut rest.violations);
+    let Rest { violations: found, skipped: not_done, indexes, .. } = rest;
+    violations.extend(found);
     violations.extend(verify::violations(&history, &remains, &queues::QUEUES));
     let log = faults.site.log();
-    for line in server_log::unexpected(&log) {
-        violations.push(Violation::new("an unexpected line in the server's log", line.to_owned()));
-    }
-    for process in memory.grown() {
-        violations.push(Violation::new("memory that grows", process));
-    }
+    let unexpected =
+        |line: &str| Violation::new("an unexpected line in the server's log", line.to_owned());
+    violations.extend(server_log::unexpected(&log).into_iter().map(unexpected));
+    let grows = |process| Violation::new("memory that grows", process);
+    violations.extend(memory.grown().into_iter().map(grows));
 
     lines.iter().for_each(|line| println!("# {line}"));
     memory.lines().iter().for_each(|line| println!("# memory of {line}"));
-    println!(
-        "# {indexes} indexes checked, {} tasks, {} of them left",
-        history.tasks.len(),
-        remains.rows.len()
-    );
+    let (tasks, left) = (history.tasks.len(), remains.rows.len());
+    println!("# {indexes} indexes checked, {tasks} tasks, {left} of them left");
     skipped.iter().for_each(|line| println!("# not always done: {line}"));
     report(&violations, &folder.0, &log);
+    let (operations, broken, seed) = (history.operations, violations.len(), arguments.seed);
     println!(
-        "# {} operations, {total} faults, {} violations in {elapsed:.0?}, seed {}",
-        history.operations,
-        violations.len(),
-        arguments.seed
+        "# {operations} operations, {total} faults, {broken} violations in {elapsed:.0?}, seed {seed}"
     );
     let results = results(&violations, &not_done);
     results.iter().for_each(|result| println!("{result}"));
@@ -182,10 +172,8 @@ fn sample(client: &mut Client, memory: &mut Memory, violations: &mut Vec<Violati
         let Ok(row) = client.query_one(&sql, &[]) else { continue };
         let count: i64 = row.get(0);
         if count > capacity {
-            violations.push(Violation::new(
-                "more tasks than the capacity",
-                format!("{}: {count}", spec.name),
-            ));
+            let case = format!("{}: {count}", spec.name);
+            violations.push(Violation::new("more tasks than the capacity", case));
         }
     }
     let sql = "SELECT pid, backend_start::text, CASE WHEN application_name LIKE 'client %' THEN 'clients'
@@ -269,14 +257,12 @@ mod tests {
             Violation::new("counters", "2".into()),
         ];
         let skipped = ["amcheck: there is none".to_owned()];
-        assert_eq!(
-            results(&violations, &skipped),
-            [
-                "not ok 1 - nothing lost, nothing doubled, in order",
-                "not ok 2 - counters: 2 cases, plain:  1",
-                "ok 3 - amcheck: there is none # SKIP",
-            ]
-        );
+        let lines = [
+            "not ok 1 - nothing lost, nothing doubled, in order",
+            "not ok 2 - counters: 2 cases, plain:  1",
+            "ok 3 - amcheck: there is none # SKIP",
+        ];
+        assert_eq!(results(&violations, &skipped), lines);
         assert_eq!(results(&[], &[]), ["ok 1 - nothing lost, nothing doubled, in order"]);
     }
 }

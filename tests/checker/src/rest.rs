@@ -24,6 +24,10 @@ pub struct Rest<'a> {
 }
 
 impl Rest<'_> {
+    pub fn of(client: &mut Client) -> Rest<'_> {
+        Rest { client, violations: Vec::new(), skipped: Vec::new(), indexes: 0 }
+    }
+
     pub fn read(&mut self) -> Remains {
         self.mend();
         self.come_to_rest();

@@ -87,10 +87,9 @@ fn fuzz(arguments: &Arguments) -> bool {
     let (mut tally, mut statements) = (Tally::default(), [0; SMITHS.len()]);
     let (mut consumed, mut called) = (0, [0; 2]);
     std::thread::scope(|scope| {
-        let consumers: Vec<_> = (0..CONSUMERS)
-            .map(|_| (random.random(), &consuming, &is_open))
-            .map(|(seed, config, is_open)| scope.spawn(move || site::work(config, seed, is_open)))
-            .collect();
+        let (config, is_open) = (&consuming, &is_open);
+        let seeds: [u64; CONSUMERS] = random.random();
+        let consumers = seeds.map(|seed| scope.spawn(move || site::work(config, seed, is_open)));
         let folder = site.cluster.folder();
         let smiths = SMITHS.map(|role| Sqlsmith::start(&folder, role, random.random()));
         sleep_until(begun + duration / 2);
@@ -99,16 +98,14 @@ fn fuzz(arguments: &Arguments) -> bool {
         }
         called[0] = site.calls();
         site.make_the_oddly_named();
-        scope.spawn(|| site::keep_house(&keeping, &is_open));
+        scope.spawn(|| site::keep_house(&keeping, is_open));
         let seed = random.random();
-        let walkers: Vec<Walker> = (0..WALKERS)
-            .map(|number| Walker { config: &walking, material: &material, number, seed })
-            .collect();
-        let are_walking = &are_walking;
-        let walkers: Vec<_> = walkers
-            .into_iter()
-            .map(|walker| scope.spawn(move || walker.walk(are_walking)))
-            .collect();
+        let (config, material, are_walking) = (&walking, &material, &are_walking);
+        let walk = |number| {
+            let walker = Walker { config, material, number, seed };
+            scope.spawn(move || walker.walk(are_walking))
+        };
+        let walkers: Vec<_> = (0..WALKERS).map(walk).collect();
         sleep_until(begun + duration);
         are_walking.store(false, Ordering::Relaxed);
         for walker in walkers {
@@ -125,10 +122,8 @@ fn fuzz(arguments: &Arguments) -> bool {
         println!("# sqlsmith as {role}: {count} statements");
     }
     println!("# random calls: {} statements; consumers: {consumed}", tally.statements);
-    println!(
-        "# calls of functions of xqueue: {} beside sqlsmith, {} by the random calls",
-        called[0], called[1]
-    );
+    let [beside, by] = called;
+    println!("# calls of functions of xqueue: {beside} beside sqlsmith, {by} by the random calls");
     report(&findings);
     for statements in &tally.broken {
         println!("# a session broke after:");

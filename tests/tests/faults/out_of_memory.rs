@@ -136,18 +136,14 @@ fn what_the_transaction_has_done_is_undone(server: &Cluster) {
     let mut c = server.client();
     limit_memory(pid(&mut c), 80 << 20).expect("the limit is set");
     let take = format!("SELECT xqueue.take('{}')", q.name);
-    let ending =
-        c.batch_execute(&format!("BEGIN; {put}; {put}; {take}; SELECT xqueue.take({LONG})"));
-    ending.expect_err("there is not enough");
+    let work = format!("BEGIN; {put}; {put}; {take}; SELECT xqueue.take({LONG})");
+    c.batch_execute(&work).expect_err("there is not enough");
     assert!(ends(server) > before, "{}", server.log());
     // The rollback freed capacity for two tasks, and the sub-queue's first task is ready.
-    wait_until("there is room", || {
-        let put = format!("SELECT count(*) FROM xqueue.put('{}', '{{}}', tube => 'b')", q.name);
-        scalar::<i64>(&mut admin, &put, &[]) == 1
-    });
     let put = format!("SELECT count(*) FROM xqueue.put('{}', '{{}}', tube => 'b')", q.name);
+    wait_until("there is room", || scalar::<i64>(&mut admin, &put, &[]) == 1);
     assert_eq!(scalar::<i64>(&mut admin, &put, &[]), 1);
-    let taken: serde_json::Value = scalar(&mut admin, &take, &[]);
+    let taken: Value = scalar(&mut admin, &take, &[]);
     assert_eq!(taken["tube"], "a", "{taken}");
 }
 
