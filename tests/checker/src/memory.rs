@@ -1,6 +1,6 @@
 //! Memory of the server's processes over their lifetimes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The sizes of one process in kB.
 struct Samples {
@@ -70,16 +70,14 @@ impl Memory {
 
     /// Returns the memory of the longest-observed process of each kind.
     pub fn lines(&self) -> Vec<String> {
-        let mut longest: Vec<&Samples> = Vec::new();
+        let mut longest: BTreeMap<&str, &Samples> = BTreeMap::new();
         for samples in self.processes.values() {
-            match longest.iter_mut().find(|other| other.kind == samples.kind) {
-                Some(other) if other.sizes.len() < samples.sizes.len() => *other = samples,
-                Some(_) => {}
-                None => longest.push(samples),
+            let known = longest.entry(&samples.kind).or_insert(samples);
+            if known.sizes.len() < samples.sizes.len() {
+                *known = samples;
             }
         }
-        longest.sort_by_key(|samples| samples.kind.clone());
-        longest.into_iter().map(Samples::line).collect()
+        longest.into_values().map(Samples::line).collect()
     }
 
     pub fn grown(&self) -> Vec<String> {

@@ -7,35 +7,25 @@ use std::path::Path;
 
 use serde_json::Value;
 
+// Words of messages, separated by `|`.
+
 /// Messages of crashed processes and failed assertions.
-const CRASHES: [&str; 5] =
-    ["PANIC", "TRAP", "terminated by signal", "was terminated by exception", "panicked at"];
+const CRASHES: &str = "PANIC|TRAP|terminated by signal|was terminated by exception|panicked at";
 /// Warnings about a leaked resource, a write past the end of memory, or a lock that is not held.
-const LEAKS: [&str; 10] = [
-    "leak",
-    "not closed",
-    "still active",
-    "problem in alloc set",
-    "write past",
-    "free in wrong",
-    "you don't own a lock",
-    "already held",
-    "not found in",
-    "still referenced",
-];
+const LEAKS: &str = "leak|not closed|still active|still referenced|not found in|problem in alloc set|write past|\
+    free in wrong|you don't own a lock|already held";
 /// Internal errors of the server itself. Arguments of any function cause some, such as NULLs and pseudo-types for
-/// polymorphic types. sqlsmith causes others, because it calls internal functions directly.
-const OF_THE_SERVER: [&str; 7] = [
-    // Naming a row type does not lock its table, which can be dropped meanwhile (load_typcache_tupdesc). This extension
-    // checks a table before it opens it, and opens an index only with its table locked.
-    "could not open relation with OID",
-    "cannot display a value of type",
-    "cannot accept a value of type",
-    "could not determine polymorphic type",
-    "-element int8 array",
-    "unrecognized interval typmod",
-    "aggregate function called in non-aggregate context",
-];
+/// polymorphic types. sqlsmith causes others, because it calls internal functions directly. Naming a row type does not
+/// lock its table, which can be dropped meanwhile (load_typcache_tupdesc): "could not open relation". This extension
+/// checks a table before it opens it, and opens an index only with its table locked.
+const OF_THE_SERVER: &str = "could not open relation with OID|cannot display a value of type|-element int8 array|\
+    cannot accept a value of type|could not determine polymorphic type|unrecognized interval typmod|\
+    aggregate function called in non-aggregate context";
+
+fn is_one_of(list: &str, message: &str) -> bool {
+    list.split('|').any(|words| message.contains(words))
+}
+
 /// Number of lines of one kind that are kept.
 const KEPT: usize = 40;
 
@@ -98,7 +88,7 @@ fn kind(message: &str) -> String {
 
 impl Findings {
     fn line(&mut self, line: &str) {
-        if CRASHES.iter().any(|word| line.contains(word)) {
+        if is_one_of(CRASHES, line) {
             keep(&mut self.crashes, line.to_owned());
         }
     }
@@ -110,7 +100,6 @@ impl Findings {
         let is_ours = text("file_name").ends_with(".rs")
             || text("backend_type").contains("xqueue")
             || [text("statement"), text("context")].iter().any(|text| text.contains("xqueue"));
-        let is_one_of = |words: &[&str]| words.iter().any(|words| message.contains(words));
         let [detail, context, statement] = ["detail", "context", "statement"].map(text);
         let at = format!("{}:{}", text("file_name"), entry["file_line_num"]);
         let long =
@@ -127,9 +116,9 @@ impl Findings {
         }
         match severity {
             "PANIC" => keep(&mut self.crashes, long),
-            "LOG" if is_one_of(&CRASHES) => keep(&mut self.crashes, long),
-            "WARNING" if is_one_of(&LEAKS) => keep(&mut self.leaks, long),
-            "ERROR" | "FATAL" if state.starts_with("XX") && !is_one_of(&OF_THE_SERVER) => {
+            "LOG" if is_one_of(CRASHES, message) => keep(&mut self.crashes, long),
+            "WARNING" if is_one_of(LEAKS, message) => keep(&mut self.leaks, long),
+            "ERROR" | "FATAL" if state.starts_with("XX") && !is_one_of(OF_THE_SERVER, message) => {
                 if is_ours {
                     keep(&mut self.internal, long);
                 } else {

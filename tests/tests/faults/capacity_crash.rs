@@ -44,47 +44,31 @@ fn prepared_before_the_server_started(q: &mut Queue, how: &str) -> After {
 }
 
 #[test]
-fn a_prepared_put_keeps_its_room() {
+fn prepared_puts_keep_their_room() {
     let _server = Server::alone();
-    let mut q = Queue::limited("roomcrash", 5, 1);
-    let gid = q.name.clone();
-    let prepare =
-        format!("BEGIN; SELECT xqueue.put('{{q}}', '[{{}}, {{}}]'); PREPARE TRANSACTION '{gid}'");
-    q.sql(&prepare);
-    q.assert_reserved(2);
+    let mut q = Queue::limited("roomcrash", 6, 1);
+    let prepare = |n: i64| {
+        let put = format!("SELECT xqueue.put('{{q}}', '{}')", empty_tasks(n));
+        format!("BEGIN; {put}; PREPARE TRANSACTION '{{q}}_{n}'")
+    };
+    (1..=2).for_each(|n| q.sql(&prepare(n)));
+    q.assert_reserved(3);
     assert_eq!((q.puts(3), q.puts(2)), (0, 2), "two beside the one that is there");
     q.fails("INSERT INTO {q} DEFAULT VALUES", "53400", "is full");
     let waiting = Waiter::put(&mut q, &empty_tasks(2));
-    q.sql(&format!("ROLLBACK PREPARED '{gid}'"));
+    q.sql("COMMIT PREPARED '{q}_1'");
+    assert_eq!(q.puts(1), 0);
+    q.sql("ROLLBACK PREPARED '{q}_2'");
     assert_eq!(waiting.tasks().len(), 2);
     q.sql("DELETE FROM {q}");
-    q.sql(&prepare);
-    let waiting = Waiter::put(&mut q, &empty_tasks(4));
-    q.sql(&format!("COMMIT PREPARED '{gid}'"));
+    q.sql(&prepare(2));
+    let waiting = Waiter::put(&mut q, &empty_tasks(5));
+    q.sql("COMMIT PREPARED '{q}_2'");
     q.assert_nothing_reserved();
     q.assert_tasks(&[("total", 2)]);
     assert!(!waiting.finished());
     q.drain(1);
-    assert_eq!(waiting.tasks().len(), 4);
-}
-
-#[test]
-fn two_prepared_puts() {
-    let _server = Server::alone();
-    let mut q = Queue::limited("roomcrash", 5, 0);
-    let gid = q.name.clone();
-    for n in 1..=2 {
-        q.sql(&format!(
-            "BEGIN; SELECT xqueue.put('{{q}}', '{}'); PREPARE TRANSACTION '{gid}_{n}'",
-            empty_tasks(n)
-        ));
-    }
-    q.assert_reserved(3);
-    q.sql(&format!("COMMIT PREPARED '{gid}_1'"));
-    assert_eq!(q.puts(3), 0);
-    q.sql(&format!("ROLLBACK PREPARED '{gid}_2'"));
-    q.assert_nothing_reserved();
-    assert_eq!((q.puts(5), q.puts(4)), (0, 4));
+    assert_eq!(waiting.tasks().len(), 5);
 }
 
 /// A row that no trigger reported is counted before the next put.
