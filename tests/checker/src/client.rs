@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Lost};
 use crate::event::{Event, Item, Kind, Token, now};
 use crate::queues::{QUEUES, Spec};
-use crate::work::{Lost, Work};
+use crate::work::Work;
 
 /// The client in this slot keeps its connection for as long as it can; the only faults that hit it are cancels.
 pub const LASTING: usize = 1;
@@ -74,7 +74,8 @@ pub fn run(address: &str, log: &str, id: u32, slot: usize, seed: u64) {
             continue;
         };
         log.write(Kind::Connected, 0, now(), &[]);
-        let mut work = Work::new(connection, &mut log, &mut tokens, &mut random);
+        let (log, tokens, random) = (&mut log, &mut tokens, &mut random);
+        let mut work = Work { connection, log, tokens, random };
         // The connection is lost or has ended, and its leases with it.
         drop(session(&mut work, slot, &is_over));
     }

@@ -9,13 +9,11 @@ use postgres::types::ToSql;
 use postgres::{Client, Config, NoTls, Statement};
 use serde_json::Value;
 
-pub enum Answer<T> {
-    Done(T),
-    /// The server has rolled the call back.
-    Refused,
-    /// The connection was lost, or the server does not guarantee the outcome.
-    Unknown,
-}
+/// The connection was lost, or the server does not guarantee the outcome of a call.
+pub struct Lost;
+
+/// None if the server has rolled the call back.
+pub type Answer<T> = Result<Option<T>, Lost>;
 
 pub struct Connection {
     client: Client,
@@ -83,15 +81,15 @@ impl Connection {
 
     fn answer<T>(&mut self, result: Result<T, postgres::Error>) -> Answer<T> {
         match result {
-            _ if self.is_doubtful.load(Ordering::Relaxed) => Answer::Unknown,
-            Ok(value) => Answer::Done(value),
+            _ if self.is_doubtful.load(Ordering::Relaxed) => Err(Lost),
+            Ok(value) => Ok(Some(value)),
             Err(e) => match e.as_db_error() {
                 Some(error) if error.severity() == "ERROR" && !self.client.is_closed() => {
                     // Plans for a changed table can be unusable.
                     self.statements.clear();
-                    Answer::Refused
+                    Ok(None)
                 }
-                _ => Answer::Unknown,
+                _ => Err(Lost),
             },
         }
     }

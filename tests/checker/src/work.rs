@@ -5,17 +5,14 @@ use rand::rngs::StdRng;
 use serde_json::{Value, json};
 
 use crate::client::{Log, Tokens};
-use crate::connection::{Answer, Connection};
+use crate::connection::{Answer, Connection, Lost};
 use crate::event::{Item, Kind, now};
 use crate::queues::{QUEUES, Spec};
 
-/// The connection is unusable.
-pub struct Lost;
-
 pub struct Work<'a> {
-    connection: Connection,
-    log: &'a mut Log,
-    tokens: &'a mut Tokens,
+    pub connection: Connection,
+    pub log: &'a mut Log,
+    pub tokens: &'a mut Tokens,
     pub random: &'a mut StdRng,
 }
 
@@ -26,19 +23,11 @@ struct Taken {
     task: Value,
 }
 
-impl<'a> Work<'a> {
-    pub fn new(
-        connection: Connection,
-        log: &'a mut Log,
-        tokens: &'a mut Tokens,
-        random: &'a mut StdRng,
-    ) -> Work<'a> {
-        Work { connection, log, tokens, random }
-    }
-
+impl Work<'_> {
     pub fn put(&mut self, queue: usize) -> Result<(), Lost> {
         let (begin, items, answer) = self.send_put(queue);
-        self.log_answer(queue, begin, &items, answer)
+        self.log_put(queue, begin, &items, &answer?.unwrap_or_default());
+        Ok(())
     }
 
     /// Inserts rows by hand, like an ORM.
@@ -52,8 +41,9 @@ impl<'a> Work<'a> {
              RETURNING to_jsonb({name})"
         );
         let tokens: Vec<i64> = items.iter().map(|i| i.token.cast_signed()).collect();
-        let answer = self.connection.query(&sql, &[&tokens]);
-        self.log_answer(queue, begin, &items, answer)
+        let rows = self.connection.query(&sql, &[&tokens])?;
+        self.log_put(queue, begin, &items, &rows.unwrap_or_default());
+        Ok(())
     }
 
     /// Runs a transaction with a put that is kept, and another that is rolled back to a savepoint.
@@ -62,27 +52,21 @@ impl<'a> Work<'a> {
             return Ok(());
         }
         let (begin, items, kept) = self.send_put(queue);
-        let Answer::Done(rows) = kept else {
-            return self.abandon(kept, queue, begin, &[&items]);
-        };
+        let Some(rows) = kept? else { return self.abandon(queue, begin, &[&items]) };
         if !self.step("SAVEPOINT s")? {
             self.log.write(Kind::PutRefused, queue, begin, &items);
             return Ok(());
         }
         let (_, more, undone) = self.send_put(queue);
-        if let Answer::Unknown = undone {
-            return Err(Lost);
-        }
+        undone?;
         let end =
             format!("ROLLBACK TO s; {}", ["COMMIT", "ROLLBACK"][self.random.random_range(0..2)]);
-        match self.connection.execute(&end) {
-            Answer::Done(()) if end.ends_with("COMMIT") => {
-                self.log_put(queue, begin, &items, &rows);
-                self.log.write(Kind::PutRefused, queue, begin, &more);
-                Ok(())
-            }
-            other => self.abandon(other, queue, begin, &[&items, &more]),
+        if self.connection.execute(&end)?.is_none() || end.ends_with("ROLLBACK") {
+            return self.abandon(queue, begin, &[&items, &more]);
         }
+        self.log_put(queue, begin, &items, &rows);
+        self.log.write(Kind::PutRefused, queue, begin, &more);
+        Ok(())
     }
 
     pub fn take_and_settle(&mut self, queue: usize) -> Result<(), Lost> {
@@ -111,32 +95,23 @@ impl<'a> Work<'a> {
             return Ok(());
         }
         let begin = now();
-        let taken = match self.send_take(queue, None) {
-            Answer::Done(rows) if !rows.is_empty() => taken(&rows),
-            Answer::Unknown => return Err(Lost),
-            _ => return self.step("ROLLBACK").map(drop),
-        };
+        let taken = taken(&self.send_take(queue, None)?.unwrap_or_default());
+        if taken.is_empty() {
+            return self.step("ROLLBACK").map(drop);
+        }
         let items = items(&taken);
         self.log.write(Kind::WillAck, queue, begin, &items);
-        let acked = self.send_ack(queue, &taken);
-        if let Answer::Unknown = acked {
-            return Err(Lost);
-        }
-        let commits = matches!(acked, Answer::Done(_)) && self.random.random_bool(0.8);
+        let is_acked = self.send_ack(queue, &taken)?.is_some();
+        let commits = is_acked && self.random.random_bool(0.8);
         let end = if commits { "COMMIT" } else { "ROLLBACK" };
-        match self.connection.execute(end) {
-            Answer::Done(()) if commits => {
-                self.log.write(Kind::Took, queue, begin, &items);
-                self.log.write(Kind::Acked, queue, begin, &items);
-                Ok(())
-            }
-            Answer::Unknown => Err(Lost),
-            _ => {
-                self.connection.roll_back();
-                self.log.write(Kind::AckRefused, queue, begin, &items);
-                Ok(())
-            }
+        if self.connection.execute(end)?.is_some() && commits {
+            self.log.write(Kind::Took, queue, begin, &items);
+            self.log.write(Kind::Acked, queue, begin, &items);
+        } else {
+            self.connection.roll_back();
+            self.log.write(Kind::AckRefused, queue, begin, &items);
         }
+        Ok(())
     }
 
     /// Takes several times with `done`: each round acks the tasks of the previous one in its commit.
@@ -159,16 +134,12 @@ impl<'a> Work<'a> {
             self.log.write(Kind::WillAck, queue, begin, &done);
             let sql = "CALL xqueue.next($1::text, '50 milliseconds', NULL, $2::jsonb)";
             let task = held.take().map(|t| t.task);
-            match self.connection.query(sql, &[&QUEUES[queue].name, &task]) {
-                Answer::Done(rows) => {
-                    self.log.write(Kind::Acked, queue, begin, &done);
-                    held = taken(&rows).pop();
-                    self.log.write(Kind::Took, queue, begin, &items(held.as_slice()));
-                }
-                // The ack can have been committed before the call failed.
-                Answer::Refused => return Ok(()),
-                Answer::Unknown => return Err(Lost),
-            }
+            let rows = self.connection.query(sql, &[&QUEUES[queue].name, &task])?;
+            // The ack can have been committed before the call failed.
+            let Some(rows) = rows else { return Ok(()) };
+            self.log.write(Kind::Acked, queue, begin, &done);
+            held = taken(&rows).pop();
+            self.log.write(Kind::Took, queue, begin, &items(held.as_slice()));
             if held.is_none() {
                 break;
             }
@@ -178,10 +149,7 @@ impl<'a> Work<'a> {
 
     pub fn kick(&mut self, queue: usize) -> Result<(), Lost> {
         let sql = "SELECT to_jsonb(xqueue.kick($1::text, 100))";
-        match self.connection.query(sql, &[&QUEUES[queue].name]) {
-            Answer::Unknown => Err(Lost),
-            _ => Ok(()),
-        }
+        self.connection.query(sql, &[&QUEUES[queue].name]).map(drop)
     }
 
     fn send_put(&mut self, queue: usize) -> (u64, Vec<Item>, Answer<Vec<Value>>) {
@@ -220,22 +188,7 @@ impl<'a> Work<'a> {
         task
     }
 
-    fn log_answer(
-        &mut self,
-        queue: usize,
-        begin: u64,
-        items: &[Item],
-        answer: Answer<Vec<Value>>,
-    ) -> Result<(), Lost> {
-        match answer {
-            Answer::Done(rows) => self.log_put(queue, begin, items, &rows),
-            Answer::Refused => self.log.write(Kind::PutRefused, queue, begin, items),
-            Answer::Unknown => return Err(Lost),
-        }
-        Ok(())
-    }
-
-    /// Logs a put; without rows there was no capacity.
+    /// Logs a put; without rows there was no capacity, or it was refused.
     fn log_put(&mut self, queue: usize, begin: u64, items: &[Item], rows: &[Value]) {
         let dies = |token| items.iter().find(|i| i.token == token).map_or(0, |i| i.dies);
         let put = rows.iter().map(item).map(|i| Item { dies: dies(i.token), ..i });
@@ -249,19 +202,14 @@ impl<'a> Work<'a> {
         let begin = now();
         let acked = items(done.unwrap_or_default());
         self.log.write(Kind::WillAck, queue, begin, &acked);
-        match self.send_take(queue, done) {
-            Answer::Done(rows) => {
-                let taken = taken(&rows);
-                self.log.write(Kind::Acked, queue, begin, &acked);
-                self.log.write(Kind::Took, queue, begin, &items(&taken));
-                Ok(taken)
-            }
-            Answer::Refused => {
-                self.log.write(Kind::AckRefused, queue, begin, &acked);
-                Ok(Vec::new())
-            }
-            Answer::Unknown => Err(Lost),
-        }
+        let Some(rows) = self.send_take(queue, done)? else {
+            self.log.write(Kind::AckRefused, queue, begin, &acked);
+            return Ok(Vec::new());
+        };
+        let taken = taken(&rows);
+        self.log.write(Kind::Acked, queue, begin, &acked);
+        self.log.write(Kind::Took, queue, begin, &items(&taken));
+        Ok(taken)
     }
 
     fn send_take(&mut self, queue: usize, done: Option<&[Taken]>) -> Answer<Vec<Value>> {
@@ -289,14 +237,10 @@ impl<'a> Work<'a> {
         }
         let (begin, items) = (now(), items(tasks));
         self.log.write(Kind::WillAck, queue, begin, &items);
-        let answer = self.send_ack(queue, tasks);
-        let kind = match answer {
-            Answer::Done(_) => Kind::Acked,
-            Answer::Refused => Kind::AckRefused,
-            Answer::Unknown => return Err(Lost),
-        };
+        let is_acked = self.send_ack(queue, tasks)?.is_some();
+        let kind = if is_acked { Kind::Acked } else { Kind::AckRefused };
         self.log.write(kind, queue, begin, &items);
-        Ok(kind == Kind::Acked)
+        Ok(is_acked)
     }
 
     fn send_ack(&mut self, queue: usize, tasks: &[Taken]) -> Answer<Vec<Value>> {
@@ -311,37 +255,23 @@ impl<'a> Work<'a> {
         let delay = if waits { ", delay => '50 milliseconds'" } else { "" };
         let key = spec.key();
         let sql = format!("SELECT xqueue.{how}($1::text, $2::text::{key}{delay})");
-        match self.connection.query(&sql, &[&spec.name, &task.key]) {
-            Answer::Done(_) => self.log.write(Kind::GaveBack, queue, begin, &[task.item]),
-            Answer::Refused => {}
-            Answer::Unknown => return Err(Lost),
+        if self.connection.query(&sql, &[&spec.name, &task.key])?.is_some() {
+            self.log.write(Kind::GaveBack, queue, begin, &[task.item]);
         }
         Ok(())
     }
 
     /// Runs a statement of a transaction. Returns false if it was refused, and the transaction is rolled back.
     fn step(&mut self, sql: &str) -> Result<bool, Lost> {
-        match self.connection.execute(sql) {
-            Answer::Done(()) => Ok(true),
-            Answer::Refused => {
-                self.connection.roll_back();
-                Ok(false)
-            }
-            Answer::Unknown => Err(Lost),
+        let is_done = self.connection.execute(sql)?.is_some();
+        if !is_done {
+            self.connection.roll_back();
         }
+        Ok(is_done)
     }
 
     /// Logs a transaction of puts that was rolled back, by hand or by an error.
-    fn abandon<T>(
-        &mut self,
-        answer: Answer<T>,
-        queue: usize,
-        begin: u64,
-        puts: &[&[Item]],
-    ) -> Result<(), Lost> {
-        if let Answer::Unknown = answer {
-            return Err(Lost);
-        }
+    fn abandon(&mut self, queue: usize, begin: u64, puts: &[&[Item]]) -> Result<(), Lost> {
         self.connection.roll_back();
         for items in puts {
             self.log.write(Kind::PutRefused, queue, begin, items);
