@@ -128,10 +128,7 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        for child in &mut self.children {
-            // They can be dead already.
-            drop(child.kill());
-            drop(child.wait());
-        }
+        // They can be dead already.
+        self.children.iter_mut().for_each(|child| drop((child.kill(), child.wait())));
     }
 }

@@ -37,41 +37,37 @@ const SMITHS: [&str; 2] = ["fuzz_smith", "fuzz_super"];
 /// Number of lines of each kind that are printed.
 const SHOWN: usize = 12;
 
-struct Arguments {
-    minutes: f64,
-    seed: u64,
-}
-
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let Some(arguments) = arguments(&words) else {
+    let Some((minutes, seed)) = arguments(&words) else {
         println!("{HELP}");
         std::process::exit(2);
     };
-    if !fuzz(&arguments) {
+    if !fuzz(minutes, seed) {
         std::process::exit(1);
     }
 }
 
-fn arguments(words: &[String]) -> Option<Arguments> {
-    let mut arguments = Arguments { minutes: 1.0, seed: xqueue_tests::chosen_seed() };
+/// Returns the minutes and the seed.
+fn arguments(words: &[String]) -> Option<(f64, u64)> {
+    let (mut minutes, mut seed) = (1.0, xqueue_tests::chosen_seed());
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
-            "--minutes" => arguments.minutes = words.next()?.parse().ok().filter(|n| *n > 0.0)?,
-            "--seed" => arguments.seed = words.next()?.parse().ok()?,
+            "--minutes" => minutes = words.next()?.parse().ok().filter(|n| *n > 0.0)?,
+            "--seed" => seed = words.next()?.parse().ok()?,
             _ => return None,
         }
     }
-    Some(arguments)
+    Some((minutes, seed))
 }
 
 /// Runs the fuzzer; returns whether it found no problem.
-fn fuzz(arguments: &Arguments) -> bool {
-    let duration = Duration::from_secs_f64(arguments.minutes * 60.0);
+fn fuzz(minutes: f64, seed: u64) -> bool {
+    let duration = Duration::from_secs_f64(minutes * 60.0);
     xqueue_tests::allow(duration + Duration::from_secs(1800));
-    println!("# XQUEUE_SEED={}", arguments.seed);
-    let mut random = StdRng::seed_from_u64(arguments.seed);
+    println!("# XQUEUE_SEED={seed}");
+    let mut random = StdRng::seed_from_u64(seed);
     let site = Site::new(&mut random);
     let mut client = site.client();
     let material = Material {
@@ -129,7 +125,7 @@ fn fuzz(arguments: &Arguments) -> bool {
         println!("# a session broke after:");
         statements.iter().for_each(|sql| println!("#   {sql};"));
     }
-    println!("# {:.0?}, seed {}", begun.elapsed(), arguments.seed);
+    println!("# {:.0?}, seed {seed}", begun.elapsed());
     let is_busy = tally.statements > 0 && statements.iter().all(|count| *count > 0);
     let verdicts = [
         ("no crash, no failed assertion", findings.crashes),

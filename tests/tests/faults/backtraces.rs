@@ -7,8 +7,7 @@ use xqueue_tests::*;
 fn no_error_has_a_backtrace() {
     let cluster = Cluster::with_environment("", &[("RUST_BACKTRACE", "1")]);
     let mut c = cluster.client();
-    c.batch_execute("CREATE TABLE jobs (id int PRIMARY KEY, n int CHECK (n > 0)); SELECT xqueue.upgrade('jobs')")
-        .unwrap();
+    c.run("CREATE TABLE jobs (id int PRIMARY KEY, n int CHECK (n > 0)); SELECT xqueue.upgrade('jobs')");
     for (sql, state) in [
         ("SELECT xqueue.take('no_such_table')", "42P01"),
         ("SELECT xqueue.peek('jobs', 'seven')", "22P02"),

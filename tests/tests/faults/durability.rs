@@ -33,10 +33,8 @@ fn returns(client: &mut Client, queue: &Queue, sql: &str) {
 
 /// Runs statements whose commit has to wait, then cancels the wait.
 #[track_caller]
-fn waits(client: Client, queue: &mut Queue, sql: &str) -> Client {
-    let sql = sql.replace("{q}", &queue.name);
-    let mut client = client;
-    let pid = pid(&mut client);
+fn waits(mut client: Client, queue: &mut Queue, sql: &str) -> Client {
+    let (sql, pid) = (sql.replace("{q}", &queue.name), pid(&mut client));
     let text = sql.clone();
     let thread = std::thread::spawn(move || {
         let result = client.batch_execute(&text);
@@ -192,8 +190,8 @@ fn triggers_that_only_set_times_are_not_waited_for() {
         let mut q = queue(&cluster, &json!({}));
         q.sql("ALTER TABLE {q} ADD updated_at timestamptz, ADD tried int DEFAULT 0, ADD note text");
         q.sql(&format!(
-            "CREATE FUNCTION {{q}}_acts() RETURNS trigger LANGUAGE plpgsql AS              'BEGIN {}; RETURN NEW; END';              CREATE TRIGGER acts {timing} UPDATE ON {{q}} FOR EACH ROW EXECUTE FUNCTION {{q}}_acts()",
-            action.replace('\'', "''")
+            "CREATE FUNCTION {{q}}_acts() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {action}; RETURN NEW; END $$;
+             CREATE TRIGGER acts {timing} UPDATE ON {{q}} FOR EACH ROW EXECUTE FUNCTION {{q}}_acts()"
         ));
         let mut c = careful(&q);
         for take in ["SELECT FROM xqueue.take('{q}')", "SELECT FROM xqueue.take('{q}', count => 3)"]

@@ -35,10 +35,8 @@ impl Pair {
             "CREATE SUBSCRIPTION s CONNECTION 'host={source} port=5432 user=postgres dbname=postgres' \
              PUBLICATION p WITH (two_phase = true)"
         );
-        let mut publisher = self.publisher.client();
-        let publication = format!("CREATE PUBLICATION p FOR TABLE {tables}");
-        publisher.batch_execute(&publication).expect("a publication");
-        self.subscriber.client().batch_execute(&sql).expect("a subscription");
+        self.publisher.client().run(&format!("CREATE PUBLICATION p FOR TABLE {tables}"));
+        self.subscriber.client().run(&sql);
     }
 
     /// The apply worker changes the subscription's row itself when two-phase becomes enabled. A DROP at that moment fails.

@@ -51,8 +51,7 @@ fn work(q: &mut Queue) {
         );
         c.batch_execute(&settles).unwrap();
         let take = format!("SELECT xqueue.take('{name}')");
-        c.batch_execute(&format!("BEGIN; SAVEPOINT s; {take}; ROLLBACK TO s; {take}; ROLLBACK"))
-            .unwrap();
+        c.run(&format!("BEGIN; SAVEPOINT s; {take}; ROLLBACK TO s; {take}; ROLLBACK"));
     }
     let statements = "SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'CachedPlan'
                       AND strpos(ident, 'public.' || $1 || ' ') > 0 AND ident ~ '^DELETE|SKIP LOCKED'";

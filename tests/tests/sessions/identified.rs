@@ -216,9 +216,8 @@ fn discard_all_leaves_it() {
 fn the_setting_gives_a_time_of_grace_to_each_identified_session() {
     let mut q = Queue::new("session");
     let (mut c, mut silent) = (q.client(), q.client());
-    for c in [&mut c, &mut silent] {
-        c.run("SET xqueue.session_grace = '1 h'");
-    }
+    c.run("SET xqueue.session_grace = '1 h'");
+    silent.run("SET xqueue.session_grace = '1 h'");
     let session = identity(&mut c);
     assert_eq!(shown(&mut q.admin, &session).unwrap()["grace"], "01:00:00");
     let ids: Vec<i64> = (0..2).map(|n| put(&mut q.admin, &q.name, n)).collect();

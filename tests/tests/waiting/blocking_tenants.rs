@@ -177,9 +177,7 @@ fn the_last_of_many_gets_its_task() {
     let _more = shared.many_wait(B, 4);
     shared.stop_worker();
     shared.insert(A, 4);
-    for waiter in waiters {
-        shared.assert_gets_its(A, waiter);
-    }
+    waiters.into_iter().for_each(|waiter| drop(shared.assert_gets_its(A, waiter)));
 }
 
 /// The first consumer is woken and ends before it checks, or its timeout has passed when it checks and finds no task.

@@ -62,9 +62,7 @@ fn a_task_that_another_session_lets_go() {
 fn update_by_hand_from_each_state() {
     let mut q = Queue::new("wake");
     for state in ["B", "W", "D", "Z"] {
-        q.sql(&format!(
-            "INSERT INTO {{q}} (status, runat) VALUES ('{state}', now() + interval '1 hour')"
-        ));
+        q.sql(&format!("INSERT INTO {{q}} (status, runat) VALUES ('{state}', 'infinity')"));
         woken_by(&mut q, |q| q.sql("UPDATE {q} SET status = 'R', runat = NULL"));
     }
 }

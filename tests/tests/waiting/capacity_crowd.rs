@@ -18,15 +18,10 @@ fn produce(mut c: Client, name: &str, seed: u64) {
         let some = random.random_range(1..=left.min(3));
         let is_undone = random.random_bool(0.2);
         let sql = format!("SELECT xqueue.put('{{q}}', '{}', timeout => '60s')", empty_tasks(some));
-        if is_undone {
-            c.run("BEGIN");
-        }
+        c.run(if is_undone { "BEGIN" } else { "" });
         assert_eq!(ask(&mut c, name, &sql).len() as i64, some, "within its timeout");
-        if is_undone {
-            c.run("ROLLBACK");
-        } else {
-            left -= some;
-        }
+        c.run(if is_undone { "ROLLBACK" } else { "" });
+        left -= if is_undone { 0 } else { some };
     }
 }
 
