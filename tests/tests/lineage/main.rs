@@ -1,6 +1,4 @@
 //! Promises of the queues before this one, and bugs found in them and here.
 
-mod beanstalkd;
+mod predecessors;
 mod regressions;
-mod tarantool_queue;
-mod xqueue_bugs;

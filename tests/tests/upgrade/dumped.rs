@@ -1,28 +1,39 @@
 //! Dumps without the registry: of the schema alone, as ORMs keep it, or of one table.
 
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
+
 use xqueue_tests::*;
 
-/// Restores the output of pg_dump with these arguments, and returns the messages of psql.
-pub fn copy(from: &Database, to: &Database, arguments: &[&str]) -> String {
-    let bin = PathBuf::from(std::env::var("XQUEUE_PGBIN").expect("XQUEUE_PGBIN is set"));
-    let dump = Command::new(bin.join("pg_dump"))
-        .args(arguments)
-        .arg(&from.name)
-        .output()
-        .expect("pg_dump");
-    assert!(dump.status.success(), "{}", String::from_utf8_lossy(&dump.stderr));
-    let mut psql = Command::new(bin.join("psql"))
-        .args(["-Xq", "-v", "ON_ERROR_STOP=1", &to.name])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("psql");
-    std::io::Write::write_all(&mut psql.stdin.take().expect("a pipe"), &dump.stdout)
-        .expect("psql reads");
-    let done = psql.wait_with_output().expect("psql");
+/// A database with the extension, and another one, into which dumps of the first are restored.
+pub struct Databases {
+    from: Database,
+    pub to: Database,
+}
+
+/// Makes two databases, runs statements in the first, and returns a connection to each. The second is empty.
+#[track_caller]
+pub fn databases(sql: &str) -> (Databases, Client, Client) {
+    let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
+    let (mut old, new) = (from.client(), to.client());
+    old.run(sql);
+    (Databases { from, to }, old, new)
+}
+
+impl Databases {
+    /// Restores the output of pg_dump with these arguments, and returns the messages of psql.
+    #[track_caller]
+    pub fn copy(&self, arguments: &[&str]) -> String {
+        copy(&self.from, &self.to, arguments)
+    }
+}
+
+#[track_caller]
+fn copy(from: &Database, to: &Database, arguments: &[&str]) -> String {
+    let restore = r#"dump=$("$XQUEUE_PGBIN/pg_dump" "${@:2}") &&
+        "$XQUEUE_PGBIN/psql" -Xq -v ON_ERROR_STOP=1 "$1" <<<"$dump" >/dev/null"#;
+    let mut shell = Command::new("bash");
+    shell.args(["-c", restore, "copy", &to.name]).args(arguments).arg(&from.name);
+    let done = shell.output().expect("bash runs");
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(done.status.success(), "{said}");
     said
@@ -57,18 +68,15 @@ fn attached(c: &mut Client) -> Vec<String> {
 #[test]
 fn a_schema_without_data_keeps_its_queue() {
     for arguments in [vec!["-s"], vec!["-t", "jobs"], vec!["-s", "-O", "-x"]] {
-        let is_table = arguments[0] == "-t";
-        let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
-        let (mut old, mut new) = (from.client(), to.client());
-        old.run(
+        let (both, mut old, mut new) = databases(
             "CREATE TABLE jobs (key uuid PRIMARY KEY DEFAULT gen_random_uuid(), url text NOT NULL,
                                 at timestamptz NOT NULL DEFAULT clock_timestamp())",
         );
         let definition = upgraded(&mut old, OPTIONS);
-        if is_table {
+        if arguments[0] == "-t" {
             new.run("CREATE EXTENSION xqueue");
         }
-        copy(&from, &to, &arguments);
+        both.copy(&arguments);
         let error = expect_error(&mut new, "SELECT xqueue.take('jobs')", "55000", "");
         assert!(error.hint().is_some_and(|hint| hint.contains("xqueue.upgrade")), "{error:?}");
         assert_eq!(upgraded(&mut new, "{}"), definition, "{arguments:?}");
@@ -93,16 +101,16 @@ fn a_schema_without_data_keeps_its_queue() {
 fn indexes_that_are_not_named_after_their_table_are_found() {
     let long = "long_".repeat(12);
     for (made, name) in [("jobs", "tasks"), (long.as_str(), long.as_str())] {
-        let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
-        let (mut old, mut new) = (from.client(), to.client());
-        old.run(&format!("CREATE TABLE {made} (id bigint PRIMARY KEY, status text NOT NULL)"));
-        old.run(&format!("CREATE INDEX xqueue_mine ON {made} (id) WHERE status = 'R'"));
         let fields = r#"{"fields": {"status": "status"}, "features": {"delayed": true}}"#;
-        old.run(&format!("SELECT xqueue.upgrade('{made}', '{fields}')"));
+        let (both, mut old, mut new) = databases(&format!(
+            "CREATE TABLE {made} (id bigint PRIMARY KEY, status text NOT NULL);
+             CREATE INDEX xqueue_mine ON {made} (id) WHERE status = 'R';
+             SELECT xqueue.upgrade('{made}', '{fields}')"
+        ));
         if made != name {
             old.run(&format!("ALTER TABLE {made} RENAME TO {name}"));
         }
-        copy(&from, &to, &["-s"]);
+        both.copy(&["-s"]);
         new.run(&format!("SELECT xqueue.upgrade('{name}'); SELECT xqueue.downgrade('{name}')"));
         let left = "SELECT array_agg(relname::text) FROM pg_class
                     WHERE relkind = 'i' AND starts_with(relname::text, 'xqueue_')";
@@ -113,26 +121,23 @@ fn indexes_that_are_not_named_after_their_table_are_found() {
 /// The registry would name a table that is not there, and its COPY would fail.
 #[test]
 fn a_dump_that_leaves_out_a_queue_and_the_registry() {
-    let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
-    let (mut old, mut new) = (from.client(), to.client());
-    old.run("CREATE TABLE jobs (id bigint PRIMARY KEY); SELECT xqueue.create('mails')");
+    let (both, mut old, mut new) =
+        databases("CREATE TABLE jobs (id bigint PRIMARY KEY); SELECT xqueue.create('mails')");
     let definition = upgraded(&mut old, "{}");
     old.run("SELECT xqueue.put('jobs', '{\"id\": 1}')");
-    copy(&from, &to, &["-T", "mails", "-T", "xqueue.queue"]);
+    both.copy(&["-T", "mails", "-T", "xqueue.queue"]);
     assert_eq!(upgraded(&mut new, "{}"), definition);
     assert_eq!(values(&mut new, "SELECT xqueue.take('jobs')", &[])[0]["id"], json!(1));
 }
 
 #[test]
 fn a_column_that_was_renamed_is_found() {
-    let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
-    let (mut old, mut new) = (from.client(), to.client());
-    old.run("CREATE TABLE jobs (key bigint PRIMARY KEY)");
+    let (both, mut old, mut new) = databases("CREATE TABLE jobs (key bigint PRIMARY KEY)");
     let mut definition = upgraded(&mut old, "{}");
     old.run("ALTER TABLE jobs RENAME COLUMN status TO state");
     let note = "SELECT obj_description(oid) LIKE '%\"status\":\"state\"%' FROM pg_trigger WHERE tgname = 'xqueue_insert'";
     wait_until("the worker has noted it", || scalar(&mut old, note, &[]));
-    copy(&from, &to, &["-s"]);
+    both.copy(&["-s"]);
     definition["fields"]["status"] = json!("state");
     assert_eq!(upgraded(&mut new, "{}"), definition);
     new.run("SELECT xqueue.downgrade('jobs', drop_columns => true)");
@@ -142,22 +147,19 @@ fn a_column_that_was_renamed_is_found() {
 /// The registry of a whole dump has names as well.
 #[test]
 fn columns_that_were_renamed_are_found_in_a_whole_dump() {
-    let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
-    let (mut old, mut new) = (from.client(), to.client());
-    old.run(
+    let (both, mut old, mut new) = databases(
         "CREATE TABLE jobs (id bigint PRIMARY KEY, at timestamptz NOT NULL DEFAULT clock_timestamp())",
     );
     upgraded(&mut old, r#"{"fields": {"order": "at"}}"#);
     old.run("SELECT xqueue.put('jobs', '[{\"id\": 2}, {\"id\": 1}]'); SELECT xqueue.take('jobs')");
     for column in ["id", "at", "owner"] {
-        let rename = format!("ALTER TABLE jobs RENAME COLUMN {column} TO \"{column} 2\"");
-        old.run(&rename);
+        old.run(&format!("ALTER TABLE jobs RENAME COLUMN {column} TO \"{column} 2\""));
     }
     let known =
         "SELECT definition::text LIKE ALL (ARRAY['%\"id 2\"%', '%\"at 2\"%', '%\"owner 2\"%'])
                  FROM xqueue.queue";
     wait_until("the registry has the names", || scalar(&mut old, known, &[]));
-    copy(&from, &to, &[]);
+    both.copy(&[]);
     // The owner of a task stays connected to the old database.
     wait_until("the task comes back", || counted(&mut new)["ready"] == json!(2));
     let task = &values(&mut new, "SELECT xqueue.take('jobs')", &[])[0];
@@ -167,9 +169,7 @@ fn columns_that_were_renamed_are_found_in_a_whole_dump() {
 /// The server shows a list of varchar in a form that it reads as another expression.
 #[test]
 fn indexes_over_states_in_varchar_are_found_in_a_whole_dump() {
-    let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
-    let (mut old, mut new) = (from.client(), to.client());
-    old.run("CREATE DOMAIN state AS varchar(9)");
+    let (both, mut old, mut new) = databases("CREATE DOMAIN state AS varchar(9)");
     let options = r#"{"fields": {"status": "state", "tube": "tube"},
                       "features": {"delayed": true, "ttl": true, "ttr": true, "utube": {"strict": true}}}"#;
     let upgrade =
@@ -181,7 +181,7 @@ fn indexes_over_states_in_varchar_are_found_in_a_whole_dump() {
             upgrade(table, false)
         ));
     }
-    copy(&from, &to, &[]);
+    both.copy(&[]);
     for table in ["a", "b", "c", "d"] {
         let report: Value = scalar(&mut new, "SELECT xqueue.check($1::text)", &[&table]);
         assert_eq!(report["problems"], json!([]), "{table}");
@@ -200,11 +200,9 @@ fn indexes_over_states_in_varchar_are_found_in_a_whole_dump() {
 
 #[test]
 fn options_of_the_call_go_before_those_of_the_note() {
-    let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
-    let (mut old, mut new) = (from.client(), to.client());
-    old.run("CREATE TABLE jobs (key bigint PRIMARY KEY)");
+    let (both, mut old, mut new) = databases("CREATE TABLE jobs (key bigint PRIMARY KEY)");
     upgraded(&mut old, r#"{"features": {"ttr": "90 s", "delayed": true}}"#);
-    copy(&from, &to, &["-s"]);
+    both.copy(&["-s"]);
     let features = &upgraded(&mut new, r#"{"features": {"ttr": "5 s", "tube": true}}"#)["features"];
     assert_eq!((&features["ttr"], &features["delayed"]), (&json!(5), &json!(true)));
     // The restored triggers are replaced by those of the new definition.
@@ -214,11 +212,10 @@ fn options_of_the_call_go_before_those_of_the_note() {
 
 #[test]
 fn a_note_is_read_as_options_of_the_caller() {
-    let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
-    let (mut old, mut new) = (from.client(), to.client());
-    old.run("CREATE TABLE jobs (id bigint PRIMARY KEY, payload jsonb)");
+    let (both, mut old, mut new) =
+        databases("CREATE TABLE jobs (id bigint PRIMARY KEY, payload jsonb)");
     upgraded(&mut old, "{}");
-    copy(&from, &to, &["-s"]);
+    both.copy(&["-s"]);
     new.run("CREATE TABLE witness ()");
     let cases = [
         (r#"{"features": {"pick": "now(); DROP TABLE witness; --"}}"#, "42883 42601 22023 42602"),
@@ -266,9 +263,7 @@ fn a_restored_table_with_its_old_oid_is_read_by_names() {
 
 #[test]
 fn a_dump_after_a_label_was_renamed() {
-    let (from, to) = (Database::new("dumped"), Database::empty("dumped"));
-    let (mut old, mut new) = (from.client(), to.client());
-    old.run(
+    let (both, mut old, mut new) = databases(
         "CREATE TYPE state AS ENUM ('R', 'T', 'W', 'B', 'Z', 'D'); CREATE TYPE place AS ENUM ('a', 'b');
          CREATE TABLE jobs (id bigint PRIMARY KEY, state state, tube place)",
     );
@@ -278,7 +273,7 @@ fn a_dump_after_a_label_was_renamed() {
         "ALTER TYPE state RENAME VALUE 'R' TO 'ready'; ALTER TYPE place RENAME VALUE 'a' TO 'c';
          SELECT xqueue.put('jobs', '{\"id\": 1}', tube => 'c')",
     );
-    copy(&from, &to, &[]);
+    both.copy(&[]);
     for c in [&mut new, &mut old] {
         // Before any upgrade, and after it.
         c.run("ALTER TYPE state RENAME VALUE 'T' TO 'taken'");
@@ -296,7 +291,7 @@ fn counted(c: &mut Client) -> Value {
 
 /// Returns two databases with the same tables, a queue and an ordinary one. The first has tasks in several states. In
 /// the second the columns have other numbers, and there is another queue.
-fn migrated() -> (Database, Database, Client, Client) {
+fn migrated() -> (Databases, Client, Client) {
     const TABLES: &str = "CREATE TABLE ordinary (id int PRIMARY KEY);
         ALTER TABLE jobs ADD id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, ADD url text";
     let (from, to) = (Database::new("dumped"), Database::new("dumped"));
@@ -311,14 +306,14 @@ fn migrated() -> (Database, Database, Client, Client) {
         "INSERT INTO ordinary VALUES (1); SELECT xqueue.put('jobs', '[{\"url\": \"a\"}, {\"url\": \"b\"}]'::jsonb);
          SELECT xqueue.put('jobs', '{\"url\": \"c\"}', '1 hour'); SELECT xqueue.take('jobs')",
     );
-    (from, to, old, new)
+    (Databases { from, to }, old, new)
 }
 
 #[test]
 fn data_alone_into_a_database_that_was_migrated() {
-    let (from, to, mut old, mut new) = migrated();
+    let (both, mut old, mut new) = migrated();
     new.run("SELECT xqueue.pause('jobs')");
-    assert_eq!(copy(&from, &to, &["-a"]), "");
+    assert_eq!(both.copy(&["-a"]), "");
     wait_until("what was taken is ready", || counted(&mut new)["ready"] == json!(2));
     assert_eq!(counted(&mut new)["waiting"], json!(1));
     // The queue keeps the pause of the target database.
@@ -329,17 +324,17 @@ fn data_alone_into_a_database_that_was_migrated() {
     assert_eq!(report["problems"], json!([]));
     upgraded(&mut new, r#"{"features": {"ttr": 5}}"#);
     // Restores into the source database.
-    let dump = copy(&from, &from, &["-a", "-T", "jobs", "-T", "ordinary"]);
-    assert_eq!(dump, "");
+    let others = ["-a", "-T", "jobs", "-T", "ordinary"];
+    assert_eq!(copy(&both.from, &both.from, &others), "");
     assert_eq!(values(&mut old, "SELECT xqueue.take('jobs')", &[]).len(), 1);
 }
 
 #[test]
 fn data_of_a_queue_that_is_another_one_here() {
-    let (from, to, mut old, mut new) = migrated();
+    let (both, mut old, mut new) = migrated();
     upgraded(&mut new, r#"{"features": {"keep": true}}"#);
     let definition = upgraded(&mut old, "{}");
-    let said = copy(&from, &to, &["-a"]);
+    let said = both.copy(&["-a"]);
     assert!(said.contains("WARNING") && said.contains("keeps its definition"), "{said}");
     wait_until("what was taken is ready", || counted(&mut new)["ready"] == json!(2));
     let hint = said.split("HINT:").nth(1).and_then(|hint| hint.split("; ").next());
@@ -350,12 +345,12 @@ fn data_of_a_queue_that_is_another_one_here() {
 /// A queue with an unreadable definition does not prevent the restoration of others.
 #[test]
 fn data_of_a_queue_that_cannot_be_read_here() {
-    let (from, to, mut old, mut new) = migrated();
+    let (both, mut old, mut new) = migrated();
     let broken = "UPDATE xqueue.queue SET definition = '{}' WHERE relation = 'jobs'::regclass";
     for (c, sql) in [(&mut old, ""), (&mut new, broken)] {
         c.run(&format!("SELECT xqueue.upgrade('ordinary'); {sql}"));
     }
-    let said = copy(&from, &to, &["-a", "-T", "jobs"]);
+    let said = both.copy(&["-a", "-T", "jobs"]);
     assert!(said.contains("WARNING") && said.contains("\"public.jobs\" cannot be read"), "{said}");
     let error = expect_error(&mut new, "SELECT xqueue.take('jobs')", "XX001", "");
     let hint = error.hint().unwrap_or_default();
@@ -368,8 +363,8 @@ fn data_of_a_queue_that_cannot_be_read_here() {
 /// The docs name the table to leave out if triggers are disabled during the restoration.
 #[test]
 fn data_alone_with_triggers_disabled() {
-    let (from, to, _old, mut new) = migrated();
-    assert_eq!(copy(&from, &to, &["-a", "--disable-triggers", "-T", "xqueue.queue"]), "");
+    let (both, _old, mut new) = migrated();
+    assert_eq!(both.copy(&["-a", "--disable-triggers", "-T", "xqueue.queue"]), "");
     wait_until("all are counted", || {
         let tasks = counted(&mut new);
         (&tasks["ready"], &tasks["waiting"]) == (&json!(2), &json!(1))
