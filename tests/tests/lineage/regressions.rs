@@ -1,6 +1,5 @@
 //! Bugs found by reviews and other tests, one test each.
 
-use serde_json::json;
 use xqueue_tests::*;
 
 /// A plan made while the table was known to be empty must not run the pick again for each row.
@@ -24,15 +23,17 @@ fn a_plan_made_on_an_empty_table_takes_one_task() {
 #[test]
 fn trigger_functions_refuse_to_be_used_otherwise() {
     let mut q = Queue::new("misuse");
-    for trigger in [
-        "AFTER INSERT ON {q} FOR EACH STATEMENT EXECUTE FUNCTION xqueue_internal.row_changed()",
-        "BEFORE INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue_internal.row_changed()",
-        "BEFORE INSERT ON {q} FOR EACH STATEMENT EXECUTE FUNCTION xqueue_internal.row_arrives()",
-        "AFTER INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue_internal.row_arrives()",
-        "AFTER INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue_internal.truncated()",
-        "BEFORE INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue_internal.queue_arrives()",
+    for (time, each, function) in [
+        ("AFTER", "STATEMENT", "row_changed"),
+        ("BEFORE", "ROW", "row_changed"),
+        ("BEFORE", "STATEMENT", "row_arrives"),
+        ("AFTER", "ROW", "row_arrives"),
+        ("AFTER", "ROW", "truncated"),
+        ("BEFORE", "ROW", "queue_arrives"),
     ] {
-        q.sql(&format!("CREATE TRIGGER misuse {trigger}"));
+        q.sql(&format!(
+            "CREATE TRIGGER misuse {time} INSERT ON {{q}} FOR EACH {each} EXECUTE FUNCTION xqueue_internal.{function}()"
+        ));
         q.fails("INSERT INTO {q} DEFAULT VALUES", "39P01", "only as the trigger");
         q.sql("DROP TRIGGER misuse ON {q}");
     }
@@ -66,9 +67,8 @@ fn a_locked_orphan_does_not_stop_promotion() {
     let mut q = Queue::new("orphan");
     let name = q.name.clone();
     let id = put(&mut q.admin, &name, 1);
-    let mut consumer = q.client();
-    assert_eq!(ids(&take(&mut consumer, &name, "0", 1)), [id]);
-    let mut other = q.client();
+    let (mut consumer, mut other) = (q.client(), q.client());
+    assert_eq!(take_all(&mut consumer, &name), [id]);
     other.run(&format!("BEGIN; UPDATE {name} SET payload = '2' WHERE id = {id}"));
     drop(consumer);
     q.sql("SELECT xqueue.put('{q}', '{}', '20 milliseconds')");
@@ -80,23 +80,16 @@ fn a_locked_orphan_does_not_stop_promotion() {
 /// A consumer is in one wait queue at a time.
 #[test]
 fn a_wait_inside_a_wait_is_refused() {
-    let mut outer = Queue::new("outer");
-    let inner = Queue::new("inner");
-    outer.sql(&format!(
-        "CREATE FUNCTION {{q}}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-           PERFORM xqueue.take('{}', '20s'); RETURN NEW; END $$;
-         CREATE TRIGGER nested BEFORE UPDATE ON {{q}} FOR EACH ROW EXECUTE FUNCTION {{q}}_f()",
-        inner.name
-    ));
+    let (mut outer, inner) = (Queue::new("outer"), Queue::new("inner"));
+    let wait = format!("PERFORM xqueue.take('{}', '20s'); RETURN NEW", inner.name);
+    outer.before_each("UPDATE", &wait);
     let waiter = Waiter::take(&mut outer);
-    let name = outer.name.clone();
-    put(&mut outer.admin, &name, 1);
+    outer.sql("SELECT xqueue.put('{q}', '{}')");
     assert_eq!(waiter.error().1.code().code(), "55006");
-    outer.sql("DROP TRIGGER nested ON {q}; DROP FUNCTION {q}_f()");
+    outer.mend();
     // No consumer is left in either wait queue.
     outer.wait_for_consumers(0);
-    let waiter = Waiter::start(outer.client(), &format!("SELECT xqueue.take('{name}', '20s')"));
-    waiter.task();
+    assert_eq!(outer.takes(1), [1]);
 }
 
 /// A setting for all sessions of a database must not stop its worker.
@@ -106,12 +99,10 @@ fn a_database_that_is_read_only_by_default() {
     let mut q = Queue::new_in(&database.name, "readonly");
     database
         .sql(&format!("ALTER DATABASE {} SET default_transaction_read_only = on", database.name));
-    let restart = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'xqueue worker' AND datname = current_database()";
-    q.sql(restart);
+    end_worker(&mut q.admin);
     q.sql("SELECT xqueue.put('{q}', '{}', '20 milliseconds')");
     q.wait_for("ready", 1);
-    let id = take_all(&mut q.admin, &q.name)[0];
-    ack(&mut q.admin, &q.name, id);
+    q.sql("SELECT xqueue.ack(t) FROM xqueue.take(NULL::{q}) AS t");
     database.sql(&format!("ALTER DATABASE {} RESET default_transaction_read_only", database.name));
 }
 
