@@ -64,7 +64,8 @@ fn a_default_of_ours_that_was_changed() {
     q.abandon();
 }
 
-/// A dump has the same defaults, as the server shows them; an older server has another function for UUIDs.
+/// A dump has the same defaults, as the server shows them; an older server has another function for UUIDs. With
+/// `quote_all_identifiers` the server shows every name in quotes.
 #[test]
 fn a_default_of_ours_that_is_written_otherwise() {
     for (columns, id, default) in [
@@ -73,6 +74,9 @@ fn a_default_of_ours_that_is_written_otherwise() {
         ("id bigint PRIMARY KEY", "time64", "xqueue.time64('{q}'::regclass)"),
     ] {
         let mut q = Queue::with("defaults", columns, &json!({"features": {"id": id}}));
+        q.sql("SET quote_all_identifiers = on");
+        assert_eq!(ddl(&mut q), json!([]), "{default}");
+        q.sql("RESET quote_all_identifiers");
         q.sql(&format!(
             "ALTER TABLE {{q}} ALTER status SET DEFAULT ('R'::text), ALTER id SET DEFAULT {default}"
         ));
@@ -85,9 +89,7 @@ fn a_default_of_ours_that_is_written_otherwise() {
 fn a_default_of_ours_with_a_backslash() {
     let mut q = Queue::adopt(&database(), &format!("\"{}\\x\"", unique("defaults")));
     q.sql("CREATE TABLE {q} (id bigint PRIMARY KEY)");
-    let options = json!({"states": {"R": "r\\'"}, "features": {"id": "time64"}});
-    let sql = "SELECT xqueue.upgrade($1::text, $2::jsonb)";
-    scalar::<Value>(&mut q.admin, sql, &[&q.name, &options]);
+    q.upgrade(&json!({"states": {"R": "r\\'"}, "features": {"id": "time64"}}));
     for conforming in ["on", "off"] {
         q.sql(&format!("SET standard_conforming_strings = {conforming}"));
         let ddl: Value =
@@ -97,21 +99,6 @@ fn a_default_of_ours_with_a_backslash() {
     }
     q.sql("RESET standard_conforming_strings; DROP TABLE {q}");
     q.abandon();
-}
-
-/// With this setting the server's text of a default has every name in quotes.
-#[test]
-fn a_default_of_ours_where_all_names_are_quoted() {
-    for (columns, id) in [
-        ("id bigint PRIMARY KEY", "time64"),
-        ("id uuid PRIMARY KEY", "uuid"),
-        ("id text PRIMARY KEY", "uuid"),
-    ] {
-        let mut q = Queue::with("defaults", columns, &json!({"features": {"id": id}}));
-        q.sql("SET quote_all_identifiers = on");
-        assert_eq!(ddl(&mut q), json!([]), "{id}");
-        q.sql("RESET quote_all_identifiers");
-    }
 }
 
 #[test]

@@ -1,32 +1,30 @@
 //! Queues in the middle of a restore.
 
-use crate::dumped::copy;
+use crate::dumped::databases;
 use xqueue_tests::*;
 
 /// Without triggers and foreign keys, the deletion of a task would have none of its effects.
 #[test]
 fn no_task_ends_before_the_triggers_are_restored() {
-    let (from, to) = (Database::new("restored"), Database::empty("restored"));
-    let (mut old, mut new) = (from.client(), to.client());
-    old.run(
+    let (both, _old, mut new) = databases(
         "CREATE TABLE jobs (id bigint PRIMARY KEY);
          SELECT xqueue.upgrade('jobs', '{\"features\": {\"ttl\": true}}')",
     );
-    copy(&from, &to, &["--section=pre-data"]);
+    both.copy(&["--section=pre-data"]);
     // In the old database the worker would have deleted it.
     new.run("INSERT INTO jobs (id, status, expires) VALUES (1, 'R', now() - '1 day'::interval)");
-    copy(&from, &to, &["--section=data"]);
+    both.copy(&["--section=data"]);
     let error = "SELECT coalesce(max(error), '') FROM xqueue.queues WHERE queue = 'jobs'::regclass";
     wait_until("the worker has read the definition", || {
         scalar::<String>(&mut new, error, &[]).contains("triggers are missing")
     });
     // The owner's job worker serves its queues in turn, so it would have served this one as well.
-    let mut other = Queue::new_in(&to.name, "other");
+    let mut other = Queue::new_in(&both.to.name, "other");
     other.before_each("UPDATE", "RETURN NEW");
     other.is_served(5);
     let left = "SELECT count(*) FROM jobs";
     assert_eq!(scalar::<i64>(&mut new, left, &[]), 1);
-    copy(&from, &to, &["--section=post-data"]);
+    both.copy(&["--section=post-data"]);
     wait_until("the task ends", || scalar::<i64>(&mut new, left, &[]) == 0);
     wait_until("all is well", || scalar::<String>(&mut new, error, &[]).is_empty());
 }
