@@ -3,11 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use syn::ext::IdentExt;
-use syn::parse::{Parse, ParseStream};
-use syn::punctuated::Punctuated;
-use syn::visit::{self, Visit};
-use syn::{Ident, Lit, LitStr, Token, bracketed, parenthesized};
 use xqueue_tests::*;
 
 /// An entry of `sql_functions!`.
@@ -17,24 +12,14 @@ struct Declared {
     symbol: String,
     info: String,
     arguments: Vec<Argument>,
-    result: Option<Returned>,
+    result: Option<String>,
 }
 
 struct Argument {
     is_inout: bool,
     name: String,
     declared: String,
-    default: Option<Default>,
-}
-
-struct Default {
-    value: String,
-    only_of_rows: bool,
-}
-
-struct Returned {
-    is_set: bool,
-    declared: String,
+    default: Option<String>,
 }
 
 /// The form of a function: most have both.
@@ -44,83 +29,42 @@ enum Form {
     Rows,
 }
 
-impl Parse for Declared {
-    fn parse(input: ParseStream) -> syn::Result<Declared> {
-        let mut volatility = "volatile".to_string();
-        if input.peek(Token![#]) {
-            input.parse::<Token![#]>()?;
-            let said;
-            bracketed!(said in input);
-            volatility = said.parse::<Ident>()?.to_string();
+/// Returns all entries in the sources.
+fn declared() -> Vec<Declared> {
+    let mut all = Vec::new();
+    for (_, text) in sources("src") {
+        for call in text.split("sql_functions! {\n").skip(1) {
+            let lines = call.lines().take_while(|line| line.trim() != "}");
+            let entries: String = lines.flat_map(str::split_whitespace).collect();
+            let entries = entries.split_terminator(';');
+            all.extend(entries.map(|entry| Declared::read(entry).expect(entry)));
         }
-        let name = input.parse::<LitStr>()?.value();
-        input.parse::<Token![as]>()?;
-        let symbol = input.parse::<Ident>()?.to_string();
-        input.parse::<Token![,]>()?;
-        let info = input.parse::<Ident>()?.to_string();
-        let arguments;
-        parenthesized!(arguments in input);
-        let arguments = Punctuated::<Argument, Token![,]>::parse_terminated(&arguments)?;
-        let result = if input.peek(Token![->]) { Some(input.parse()?) } else { None };
-        input.parse::<Token![=>]>()?;
-        input.parse::<syn::Path>()?;
-        let arguments = arguments.into_iter().collect();
-        Ok(Declared { volatility, name, symbol, info, arguments, result })
     }
-}
-
-impl Parse for Argument {
-    fn parse(input: ParseStream) -> syn::Result<Argument> {
-        let is_inout = input.peek(Token![&]);
-        if is_inout {
-            input.parse::<Token![&]>()?;
-            input.parse::<Token![mut]>()?;
-        }
-        let name = input.call(Ident::parse_any)?.to_string();
-        input.parse::<Token![:]>()?;
-        let declared = input.parse::<Ident>()?.to_string();
-        let has_default = input.peek(Token![=]);
-        if has_default {
-            input.parse::<Token![=]>()?;
-        }
-        let default = if has_default { Some(input.parse()?) } else { None };
-        Ok(Argument { is_inout, name, declared, default })
-    }
-}
-
-impl Parse for Default {
-    fn parse(input: ParseStream) -> syn::Result<Default> {
-        if input.peek(syn::token::Bracket) {
-            let of_rows;
-            bracketed!(of_rows in input);
-            return Ok(Default { only_of_rows: true, ..of_rows.parse()? });
-        }
-        let value = match input.peek(Lit) {
-            true => match input.parse()? {
-                Lit::Str(text) => format!("'{}'", text.value()),
-                Lit::Int(number) => number.to_string(),
-                Lit::Bool(truth) => truth.value.to_string(),
-                other => return Err(syn::Error::new(other.span(), "a default")),
-            },
-            false => input.parse::<Ident>()?.to_string(),
-        };
-        Ok(Default { value, only_of_rows: false })
-    }
-}
-
-impl Parse for Returned {
-    fn parse(input: ParseStream) -> syn::Result<Returned> {
-        input.parse::<Token![->]>()?;
-        if !input.peek(syn::token::Bracket) {
-            return Ok(Returned { is_set: false, declared: input.parse::<Ident>()?.to_string() });
-        }
-        let rows;
-        bracketed!(rows in input);
-        Ok(Returned { is_set: true, declared: rows.parse::<Ident>()?.to_string() })
-    }
+    // Only builds for tests declare the function that counts shortcuts.
+    all.retain(|declared| declared.symbol != "shortcuts");
+    all
 }
 
 impl Declared {
+    /// Reads an entry without blanks: `#[stable]"name"assymbol,info(name:type=default,…)->[type]=>function`.
+    fn read(entry: &str) -> Option<Declared> {
+        let attribute = entry.strip_prefix("#[").and_then(|rest| rest.split_once(']'));
+        let (volatility, entry) = attribute.unwrap_or(("volatile", entry));
+        let (name, entry) = entry.strip_prefix('"')?.split_once('"')?;
+        let (symbol, entry) = entry.strip_prefix("as")?.split_once(',')?;
+        let (info, entry) = entry.split_once('(')?;
+        let (arguments, entry) = entry.rsplit_once(')')?;
+        let (result, _function) = entry.split_once("=>")?;
+        Some(Declared {
+            volatility: volatility.into(),
+            name: name.into(),
+            symbol: symbol.into(),
+            info: info.into(),
+            arguments: arguments.split_terminator(',').map(Argument::read).collect::<Option<_>>()?,
+            result: result.strip_prefix("->").map(str::to_owned),
+        })
+    }
+
     fn forms(&self) -> &'static [Form] {
         let has = |name| self.arguments.iter().any(|argument| argument.declared == name);
         match (has("queue"), has("row")) {
@@ -135,10 +79,13 @@ impl Declared {
         let is_procedure = self.result.is_none();
         let arguments = self.arguments.iter().map(|argument| argument.shown(form, is_procedure));
         let arguments = arguments.collect::<Vec<_>>().join(", ");
-        let result = self.result.as_ref().map_or("-".to_string(), |result| {
-            let declared = sql_type(&result.declared, form);
-            if result.is_set { format!("SETOF {declared}") } else { declared.to_string() }
-        });
+        let result = match &self.result {
+            None => "-".to_owned(),
+            Some(result) => match result.strip_prefix('[') {
+                Some(rows) => format!("SETOF {}", sql_type(rows.trim_end_matches(']'), form)),
+                None => sql_type(result, form).to_owned(),
+            },
+        };
         let kind = if is_procedure { 'p' } else { 'f' };
         // An immutable function depends on its arguments only.
         let (volatility, parallel) = match self.volatility.as_str() {
@@ -154,6 +101,20 @@ impl Declared {
 }
 
 impl Argument {
+    /// Reads `name:type=default`. A default in brackets is one of the row form only.
+    fn read(argument: &str) -> Option<Argument> {
+        let (name, declared) = argument.split_once(':')?;
+        let (declared, default) = match declared.split_once('=') {
+            Some((declared, default)) => (declared, Some(default.replace('"', "'"))),
+            None => (declared, None),
+        };
+        let (is_inout, name) = match name.strip_prefix("&mut") {
+            Some(name) => (true, name),
+            None => (false, name),
+        };
+        Some(Argument { is_inout, name: name.into(), declared: declared.into(), default })
+    }
+
     fn shown(&self, form: Form, is_procedures: bool) -> String {
         let declared = sql_type(&self.declared, form);
         let mode = match (self.is_inout, is_procedures) {
@@ -161,9 +122,9 @@ impl Argument {
             (false, true) => "IN ",
             (false, false) => "",
         };
-        let default = self.default.as_ref();
-        let default = default.filter(|default| form == Form::Rows || !default.only_of_rows);
-        let default = default.map_or(String::new(), |default| match default.value.as_str() {
+        let default = self.default.as_deref();
+        let default = default.filter(|default| form == Form::Rows || !default.starts_with('['));
+        let default = default.map_or(String::new(), |default| match default.trim_matches(['[', ']']) {
             "'0'" => " DEFAULT '00:00:00'::interval".into(),
             "NULL" if declared == "anycompatible" => " DEFAULT NULL::unknown".into(),
             value if value == "NULL" || value.starts_with('\'') => {
@@ -186,41 +147,6 @@ fn sql_type(declared: &str, form: Form) -> &str {
     }
 }
 
-/// All entries in the sources.
-#[derive(Default)]
-struct Table(Vec<Declared>);
-
-impl Table {
-    fn of_sources() -> Table {
-        let mut table = Table::default();
-        for (_, text) in sources("src") {
-            table.visit_file(&syn::parse_file(&text).expect("a source of Rust"));
-        }
-        // Only builds for tests declare the function that counts shortcuts.
-        table.0.retain(|declared| declared.symbol != "shortcuts");
-        table
-    }
-
-    fn shown(&self) -> BTreeSet<String> {
-        let of = |declared: &Declared| {
-            declared.forms().iter().map(|form| declared.shown(*form)).collect::<Vec<_>>()
-        };
-        self.0.iter().flat_map(of).collect()
-    }
-}
-
-impl<'ast> Visit<'ast> for Table {
-    fn visit_macro(&mut self, call: &'ast syn::Macro) {
-        if call.path.segments.last().is_some_and(|name| name.ident == "sql_functions") {
-            let entries = call
-                .parse_body_with(Punctuated::<Declared, Token![;]>::parse_terminated)
-                .expect("declarations of functions");
-            self.0.extend(entries);
-        }
-        visit::visit_macro(self, call);
-    }
-}
-
 /// The server's catalogue entries of all functions of the extension that are written in C.
 const KNOWN: &str = "SELECT format('%s(%s) -> %s = %s %s%s %s %s %s %s', proname, pg_get_function_arguments(p.oid), \
     coalesce(pg_get_function_result(p.oid), '-'), prosrc, prokind, provolatile, proisstrict::text, \
@@ -230,7 +156,9 @@ const KNOWN: &str = "SELECT format('%s(%s) -> %s = %s %s%s %s %s %s %s', proname
 
 #[test]
 fn sql_and_rust_say_the_same() {
-    let declared = Table::of_sources().shown();
+    let all = declared();
+    let declared: BTreeSet<String> =
+        all.iter().flat_map(|of| of.forms().iter().map(|form| of.shown(*form))).collect();
     let known = connect().query(KNOWN, &[]).expect("the functions");
     let known: BTreeSet<String> = known.iter().map(|row| row.get(0)).collect();
     let only_rust: Vec<_> = declared.difference(&known).collect();
@@ -242,10 +170,10 @@ fn sql_and_rust_say_the_same() {
 
 #[test]
 fn each_symbol_is_declared_once() {
-    let table = Table::of_sources();
-    let symbols: BTreeSet<_> = table.0.iter().map(|declared| &declared.symbol).collect();
-    assert_eq!(symbols.len(), table.0.len(), "declared twice");
-    for declared in &table.0 {
+    let all = declared();
+    let symbols: BTreeSet<_> = all.iter().map(|declared| &declared.symbol).collect();
+    assert_eq!(symbols.len(), all.len(), "declared twice");
+    for declared in &all {
         assert_eq!(declared.info, format!("pg_finfo_{}", declared.symbol));
     }
 }
