@@ -45,16 +45,16 @@ fn rows_of_another_shape_are_refused() {
     q.sql(&format!("DROP FUNCTION {name}_pick"));
 }
 
-/// Creates a domain for keys whose check runs a statement once, when `midway.alter` is on.
-fn domain_that_runs(admin: &mut Client, statement: &str) -> String {
-    let domain = unique("midway_key");
+/// Creates a domain over a type whose check runs a statement once, when `midway.alter` is on.
+fn domain_that_runs(admin: &mut Client, over: &str, statement: &str) -> String {
+    let domain = unique("midway_domain");
     admin.run(&format!(
-        "CREATE FUNCTION {domain}_check(bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+        "CREATE FUNCTION {domain}_check({over}) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
            IF current_setting('midway.alter', true) = 'on' THEN
              PERFORM set_config('midway.alter', 'off', false);
              {statement};
            END IF; RETURN true; END $$;
-         CREATE DOMAIN {domain} AS bigint CHECK ({domain}_check(VALUE))"
+         CREATE DOMAIN {domain} AS {over} CHECK ({domain}_check(VALUE))"
     ));
     domain
 }
@@ -64,7 +64,7 @@ fn domain_that_runs(admin: &mut Client, statement: &str) -> String {
 fn by_the_check_of_a_domain() {
     let (mut admin, name) = (connect(), unique("midway"));
     let alter = format!("ALTER TABLE {name} ALTER payload TYPE uuid USING '{POINTER}'");
-    let domain = domain_that_runs(&mut admin, &alter);
+    let domain = domain_that_runs(&mut admin, "bigint", &alter);
     for call in ["peek", "take", "ack", "release"] {
         let columns = format!("id {domain} PRIMARY KEY, payload text");
         let mut q = Queue::make(&database(), &name, &columns, &json!({}));
@@ -81,6 +81,30 @@ fn by_the_check_of_a_domain() {
     }
 }
 
+/// The check of the tube's domain replaces the column of the owner by one of another type.
+#[test]
+fn a_column_of_the_queue_that_the_check_of_a_domain_replaces() {
+    let (mut admin, name) = (connect(), unique("midway"));
+    let alter = format!(
+        "ALTER TABLE {name} DROP COLUMN owner; ALTER TABLE {name} ADD COLUMN owner bigint DEFAULT 140737488355328"
+    );
+    let domain = domain_that_runs(&mut admin, "text", &alter);
+    let columns = format!("{COLUMNS}, tube {domain}");
+    let options = json!({"fields": {"tube": "tube"}, "features": {"tube": true}});
+    let mut q = Queue::make(&database(), &name, &columns, &options);
+    q.sql("SELECT xqueue.put('{q}', '{\"payload\": 1}', tube => 'a')");
+    for call in [
+        "put('{q}', '{\"payload\": 2}', tube => 'b')",
+        "take('{q}', tube => 'b')",
+        "put(NULL::{q}, '{\"payload\": 2}', tube => 'b')",
+    ] {
+        let sql = format!("SET midway.alter = on; SELECT xqueue.{}", call.replace("{q}", &name));
+        let refused = try_sql(&mut q.admin, &sql).expect_err(&sql);
+        assert!(!code(&refused).starts_with("XX"), "{sql}: {refused:?}");
+        q.sql("SET midway.alter = off; SELECT count(*), max(payload::text), max(owner::text) FROM {q}");
+    }
+}
+
 /// The check of the key's domain adds a trigger while the keys are read. The trigger sees all rows of the call.
 #[test]
 fn a_trigger_that_the_check_of_a_domain_adds() {
@@ -93,7 +117,7 @@ fn a_trigger_that_the_check_of_a_domain_adds() {
     let add = format!(
         "CREATE TRIGGER note AFTER DELETE ON {name} FOR EACH ROW EXECUTE FUNCTION {name}_note()"
     );
-    let domain = domain_that_runs(&mut admin, &add);
+    let domain = domain_that_runs(&mut admin, "bigint", &add);
     for tasks in [1, 40] {
         let columns = format!("id {domain} PRIMARY KEY, payload text");
         let mut q = Queue::make(&database(), &name, &columns, &json!({}));

@@ -44,23 +44,6 @@ fn queues_that_are_none() {
     q.abandon();
 }
 
-/// A key is immediate and of columns alone, and each row has one.
-#[test]
-fn tables_without_a_key() {
-    let mut q = Queue::adopt(&database(), &unique("bad"));
-    for (create, states) in [
-        ("CREATE TEMP TABLE {q} (id int PRIMARY KEY)", "42809"),
-        ("CREATE TABLE {q} (id int UNIQUE DEFERRABLE INITIALLY DEFERRED)", "42P16"),
-        ("CREATE TABLE {q} (id int); CREATE UNIQUE INDEX ON {q} (id) WHERE id > 0", "42P16"),
-        ("CREATE TABLE {q} (id int); CREATE UNIQUE INDEX ON {q} ((id + 1))", "42P16"),
-    ] {
-        q.sql(create);
-        q.fails("SELECT xqueue.upgrade('{q}')", states, "");
-        q.sql("DROP TABLE {q}");
-    }
-    q.abandon();
-}
-
 /// Cases that the errors in pg_regress lack.
 #[test]
 fn options() {

@@ -177,13 +177,14 @@ fn only_the_key_columns_of_a_btree_are_the_key() {
     q.abandon();
 }
 
-/// Such an index could hold two values that the column takes for equal.
+/// An index in another collation could hold two values that the column takes for equal.
 #[test]
-fn a_unique_index_in_another_collation_is_no_key() {
+fn a_unique_index_of_some_rows_an_expression_or_another_collation_is_no_key() {
     let mut q = Queue::table(
         "keys",
         "CREATE TABLE {q} (id text COLLATE \"C\" NOT NULL);
-         CREATE UNIQUE INDEX ON {q} (id COLLATE \"POSIX\")",
+         CREATE UNIQUE INDEX ON {q} (id COLLATE \"POSIX\");
+         CREATE UNIQUE INDEX ON {q} (id) WHERE id > 'a'; CREATE UNIQUE INDEX ON {q} ((id || 'a'))",
     );
     q.fails("SELECT xqueue.upgrade('{q}')", "42P16", "has no key");
     q.sql("CREATE UNIQUE INDEX {q}_key ON {q} (id DESC)");

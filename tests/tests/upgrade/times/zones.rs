@@ -1,13 +1,18 @@
 //! The time zones of sessions and of queues, for times in columns without a time zone.
 
-use super::{KINDS, times};
+use super::{KINDS, Times, times};
 use xqueue_tests::{Queue, json};
+
+/// Makes a queue with times of the type timestamp, which are in UTC.
+fn utc(by_statements: bool) -> Times {
+    let kind = KINDS.iter().find(|kind| kind.column == "timestamp").expect("a kind");
+    times(kind, by_statements)
+}
 
 #[test]
 fn a_clock_change_of_the_session_moves_no_time() {
     for by_statements in [false, true] {
-        let kind = KINDS.iter().find(|kind| kind.column == "timestamp").expect("a kind");
-        let mut t = times(kind, by_statements);
+        let mut t = utc(by_statements);
         t.q.sql("SET TimeZone = 'Europe/Berlin'");
         t.q.sql(
             "INSERT INTO {q} (id, run_at, ends) VALUES (1, '2035-10-28 00:30', '2035-10-28 00:30'), \
@@ -54,8 +59,7 @@ fn a_time_zone_is_named_checked_and_changed() {
 #[test]
 fn clocks_that_are_set_back_or_forward_lose_no_task() {
     for by_statements in [false, true] {
-        let kind = KINDS.iter().find(|kind| kind.column == "timestamp").expect("a kind");
-        let mut t = times(kind, by_statements);
+        let mut t = utc(by_statements);
         t.q.upgrade(&json!({"time_zone": "Europe/Berlin"}));
         // The first day has 02:30 twice, the second day has it never.
         t.q.sql(
