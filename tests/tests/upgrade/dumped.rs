@@ -131,15 +131,20 @@ fn a_dump_that_leaves_out_a_queue_and_the_registry() {
 }
 
 #[test]
-fn a_column_that_was_renamed_is_found() {
+fn a_column_that_was_renamed_is_found_and_options_of_the_call_go_before_those_of_the_note() {
     let (both, mut old, mut new) = databases("CREATE TABLE jobs (key bigint PRIMARY KEY)");
-    let mut definition = upgraded(&mut old, "{}");
+    upgraded(&mut old, r#"{"features": {"ttr": "90 s", "delayed": true}}"#);
     old.run("ALTER TABLE jobs RENAME COLUMN status TO state");
     let note = "SELECT obj_description(oid) LIKE '%\"status\":\"state\"%' FROM pg_trigger WHERE tgname = 'xqueue_insert'";
     wait_until("the worker has noted it", || scalar(&mut old, note, &[]));
     both.copy(&["-s"]);
-    definition["fields"]["status"] = json!("state");
-    assert_eq!(upgraded(&mut new, "{}"), definition);
+    let definition = upgraded(&mut new, r#"{"features": {"ttr": "5 s", "tube": true}}"#);
+    assert_eq!(definition["fields"]["status"], "state");
+    let features = &definition["features"];
+    assert_eq!((&features["ttr"], &features["delayed"]), (&json!(5), &json!(true)));
+    // The restored triggers are replaced by those of the new definition.
+    let ddl: Value = scalar(&mut new, "SELECT xqueue.upgrade('jobs', '{}', true)->'ddl'", &[]);
+    assert_eq!(ddl, json!([]));
     new.run("SELECT xqueue.downgrade('jobs', drop_columns => true)");
     assert_eq!(columns(&mut new), ["key"]);
 }
@@ -196,18 +201,6 @@ fn indexes_over_states_in_varchar_are_found_in_a_whole_dump() {
     assert!(ddl.contains("DROP INDEX public.xqueue_a_due_idx"), "{ddl}");
     new.run(&upgrade("a", false));
     assert_eq!(scalar::<Value>(&mut new, &upgrade("a", true), &[]), json!([]));
-}
-
-#[test]
-fn options_of_the_call_go_before_those_of_the_note() {
-    let (both, mut old, mut new) = databases("CREATE TABLE jobs (key bigint PRIMARY KEY)");
-    upgraded(&mut old, r#"{"features": {"ttr": "90 s", "delayed": true}}"#);
-    both.copy(&["-s"]);
-    let features = &upgraded(&mut new, r#"{"features": {"ttr": "5 s", "tube": true}}"#)["features"];
-    assert_eq!((&features["ttr"], &features["delayed"]), (&json!(5), &json!(true)));
-    // The restored triggers are replaced by those of the new definition.
-    let ddl: Value = scalar(&mut new, "SELECT xqueue.upgrade('jobs', '{}', true)->'ddl'", &[]);
-    assert_eq!(ddl, json!([]));
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod waiting;
 
 use std::sync::atomic::Ordering;
 
-use people::{Consumer, Place, produce, watch};
+use people::{Place, consume, produce, watch};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use xqueue_tests::*;
@@ -161,13 +161,15 @@ fn under_load(mut q: Queue, is_composite: bool) {
     let random = StdRng::seed_from_u64(seed);
     let mut switcher = Switcher { place: &place, q, random, features, refusals: 0 };
     std::thread::scope(|scope| {
-        let mut crowd = Crowd { scope, place: &place, seed, threads: vec![] };
-        (0..PRODUCERS).for_each(|n| crowd.add(1 + n, produce));
-        for n in 0..CONSUMERS {
-            crowd.add(100 + n, |place, random| Consumer::new(place, random).work());
-        }
-        crowd.add(200, |place, _| watch(place));
-        closing(&place, || {
+        let place = &place;
+        let start = |n: u64, work: fn(&Place, StdRng)| {
+            let random = StdRng::seed_from_u64(seed.wrapping_add(n));
+            scope.spawn(move || closing(place, || work(place, random)));
+        };
+        (0..PRODUCERS).for_each(|n| start(1 + n, produce));
+        (0..CONSUMERS).for_each(|n| start(100 + n, consume));
+        start(200, watch);
+        closing(place, || {
             for _ in 0..SWITCHES {
                 if !place.is_open.load(Ordering::SeqCst) {
                     break;
@@ -175,7 +177,6 @@ fn under_load(mut q: Queue, is_composite: bool) {
                 switcher.switch();
             }
         });
-        crowd.join();
     });
     let (put, acked) = (switcher.q.calls("put"), switcher.q.calls("ack"));
     println!("{put} put, {acked} acked, {} switches refused at first", switcher.refusals);
@@ -184,28 +185,7 @@ fn under_load(mut q: Queue, is_composite: bool) {
     place.clear();
 }
 
-/// The threads that use a queue. When a thread ends, normally or by a panic, the others end too.
-struct Crowd<'scope, 'place> {
-    scope: &'scope std::thread::Scope<'scope, 'place>,
-    place: &'place Place,
-    seed: u64,
-    threads: Vec<std::thread::ScopedJoinHandle<'scope, ()>>,
-}
-
-impl<'place> Crowd<'_, 'place> {
-    fn add(&mut self, n: u64, work: impl FnOnce(&'place Place, StdRng) + Send + 'place) {
-        let (place, random) = (self.place, StdRng::seed_from_u64(self.seed.wrapping_add(n)));
-        self.threads.push(self.scope.spawn(move || closing(place, || work(place, random))));
-    }
-
-    fn join(self) {
-        let results: Vec<_> = self.threads.into_iter().map(|thread| thread.join()).collect();
-        if let Some(panic) = results.into_iter().find_map(Result::err) {
-            std::panic::resume_unwind(panic);
-        }
-    }
-}
-
+/// Runs one of the threads that use a queue. When it ends, normally or by a panic, the others end too.
 fn closing(place: &Place, work: impl FnOnce()) {
     struct Close<'place>(&'place Place);
     impl Drop for Close<'_> {

@@ -110,7 +110,11 @@ pub fn produce(place: &Place, mut random: StdRng) {
     }
 }
 
-pub struct Consumer<'place> {
+pub fn consume(place: &Place, random: StdRng) {
+    Consumer::new(place, random).work();
+}
+
+struct Consumer<'place> {
     place: &'place Place,
     random: StdRng,
     c: Client,
@@ -121,7 +125,7 @@ pub struct Consumer<'place> {
 }
 
 impl Consumer<'_> {
-    pub fn new(place: &Place, random: StdRng) -> Consumer<'_> {
+    fn new(place: &Place, random: StdRng) -> Consumer<'_> {
         let mut c = connect();
         let take = "SELECT xqueue.take($1::text, $2::text::interval, $3)";
         let ack = format!("SELECT xqueue.ack($1::text, {})", place.key("$2::bigint"));
@@ -137,7 +141,7 @@ impl Consumer<'_> {
     }
 
     /// Works until the test ends, then releases its tasks.
-    pub fn work(mut self) {
+    fn work(mut self) {
         while self.place.is_open() {
             let _gate = self.place.gate.read().unwrap();
             match self.random.random_range(0..100) {
@@ -265,7 +269,7 @@ impl Consumer<'_> {
 }
 
 /// Runs the hot reload of definitions, the check and the statistics, all the time.
-pub fn watch(place: &Place) {
+pub fn watch(place: &Place, _: StdRng) {
     let (mut c, q) = (connect(), &place.q);
     while place.is_open() {
         let upgrade = format!("SELECT xqueue.upgrade('{q}')");
