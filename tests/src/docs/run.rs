@@ -1,8 +1,6 @@
 //! Runs the blocks of a page in psql.
 
-use std::fs::File;
-use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use super::compare::is_shown;
 use super::page::{Block, Kind, Page};
@@ -79,20 +77,8 @@ fn psql(script: &str) -> String {
 
 /// Returns the output of psql, errors included, in a database.
 pub fn printed_in(database: &Database, script: &str) -> String {
-    let name = std::env::temp_dir().join(format!("{}.out", database.name));
-    let file = File::create(&name).expect("a file for the output");
-    let mut child = Command::new("psql")
-        .args(["-X", "-q", "-d", &database.name])
-        .env("PGOPTIONS", OPTIONS)
-        .stdin(Stdio::piped())
-        .stdout(file.try_clone().expect("the file twice"))
-        .stderr(file)
-        .spawn()
-        .expect("psql starts");
-    // psql can end before it has read everything; the missing marks then report it.
-    let _ = child.stdin.take().expect("its input").write_all(script.as_bytes());
-    child.wait().expect("psql ends");
-    let printed = std::fs::read_to_string(&name).expect("the output");
-    std::fs::remove_file(&name).expect("the file is removed");
-    printed
+    let mut shell = Command::new("bash");
+    shell.args(["-c", r#"psql -Xqd "$1" <<<"$2" 2>&1"#, "psql", &database.name, script]);
+    let output = shell.env("PGOPTIONS", OPTIONS).output().expect("bash runs");
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }

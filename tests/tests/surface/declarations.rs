@@ -55,12 +55,13 @@ impl Declared {
         let (info, entry) = entry.split_once('(')?;
         let (arguments, entry) = entry.rsplit_once(')')?;
         let (result, _function) = entry.split_once("=>")?;
+        let arguments = arguments.split_terminator(',').map(Argument::read);
         Some(Declared {
             volatility: volatility.into(),
             name: name.into(),
             symbol: symbol.into(),
             info: info.into(),
-            arguments: arguments.split_terminator(',').map(Argument::read).collect::<Option<_>>()?,
+            arguments: arguments.collect::<Option<_>>()?,
             result: result.strip_prefix("->").map(str::to_owned),
         })
     }
@@ -124,14 +125,15 @@ impl Argument {
         };
         let default = self.default.as_deref();
         let default = default.filter(|default| form == Form::Rows || !default.starts_with('['));
-        let default = default.map_or(String::new(), |default| match default.trim_matches(['[', ']']) {
-            "'0'" => " DEFAULT '00:00:00'::interval".into(),
-            "NULL" if declared == "anycompatible" => " DEFAULT NULL::unknown".into(),
-            value if value == "NULL" || value.starts_with('\'') => {
+        let default = match default.map(|default| default.trim_matches(['[', ']'])) {
+            None => String::new(),
+            Some("'0'") => " DEFAULT '00:00:00'::interval".into(),
+            Some("NULL") if declared == "anycompatible" => " DEFAULT NULL::unknown".into(),
+            Some(value) if value == "NULL" || value.starts_with('\'') => {
                 format!(" DEFAULT {value}::{declared}")
             }
-            value => format!(" DEFAULT {value}"),
-        });
+            Some(value) => format!(" DEFAULT {value}"),
+        };
         format!("{mode}{} {declared}{default}", self.name)
     }
 }

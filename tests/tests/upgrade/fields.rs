@@ -50,11 +50,8 @@ fn queue(states: &States, last: &Value) -> Queue {
     for (name, value) in last.as_object().expect("features") {
         features[name] = value.clone();
     }
-    let named: serde_json::Map<String, Value> = LETTERS
-        .iter()
-        .zip(states.labels)
-        .map(|(letter, label)| ((*letter).to_string(), json!(label)))
-        .collect();
+    let labels = LETTERS.into_iter().zip(states.labels);
+    let named: Value = labels.map(|(letter, label)| (letter, json!(label))).collect();
     q.upgrade(&json!({
         "fields": {
             "status": "The State", "owner": "By", "runat": "run at", "priority": "select",
@@ -82,25 +79,17 @@ fn an_existing_table_goes_through_everything() {
     for states in &STATES {
         let mut q = queue(states, &json!({"keep": true}));
         let [ready, taken, waiting, buried, _, done] = states.labels;
-        step(
-            &mut q,
-            r#"put('{q}', '{"Tenant": "a", "no.": 1}', delay => '1 hour', ttl => '1 day', ttr => '2 hours', priority => -7, tube => 'x')"#,
-            waiting,
-        );
+        let put = r#"put('{q}', '{"Tenant": "a", "no.": 1}', delay => '1 hour', ttl => '1 day', ttr => '2 hours',
+            priority => -7, tube => 'x')"#;
+        step(&mut q, put, waiting);
         step(&mut q, "restart('{q}', ROW('a', 1))", ready);
         q.sql(r#"SELECT xqueue.put('{q}', '[{"Tenant": "a", "no.": 2, "select": 3}, {"Tenant": "b", "no.": 1, "from": "x"}]')"#);
         let task = step(&mut q, "take('{q}', tube => 'x')", taken);
-        assert_eq!(
-            (&task["Tenant"], &task["no."], &task["tries"]),
-            (&json!("a"), &json!(1), &json!(1))
-        );
+        assert_eq!(json!([task["Tenant"], task["no."], task["tries"]]), json!(["a", 1, 1]));
         assert!(task["run at"].is_string() && task["ExpiresAt"].is_string(), "{task}");
         step(&mut q, "touch('{q}', ROW('a', 1), '1 hour')", taken);
-        step(
-            &mut q,
-            r#"release('{q}', '{"Tenant": "a", "no.": 1}'::jsonb, '{"what": "again"}', delay => '1 hour')"#,
-            waiting,
-        );
+        let release = r#"release('{q}', '{"Tenant": "a", "no.": 1}'::jsonb, '{"what": "again"}', delay => '1 hour')"#;
+        step(&mut q, release, waiting);
         step(&mut q, "switch('{q}', ROW('a', 1), 'ready')", ready);
         step(&mut q, "take('{q}')", taken);
         let task = step(&mut q, "release('{q}', ROW('a', 1))", buried);
@@ -134,10 +123,8 @@ fn the_worker_serves_an_existing_table() {
         q.wait_for("ready", 1);
         q.sql("SELECT xqueue.take('{q}', ttr => '1 millisecond')");
         q.wait_for("buried", 1);
-        assert_eq!(
-            q.ask_one("SELECT to_jsonb(why) FROM {q}"),
-            json!("time to run ended after attempt 1, the limit is 1")
-        );
+        let why = q.ask_one("SELECT to_jsonb(why) FROM {q}");
+        assert_eq!(why, "time to run ended after attempt 1, the limit is 1");
         q.sql(r#"SELECT xqueue.put('{q}', '{"Tenant": "a", "no.": 2}', ttl => '1 millisecond')"#);
         q.wait_for("total", 1);
         q.sql("SELECT xqueue.plow('{q}')");

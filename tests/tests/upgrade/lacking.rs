@@ -241,19 +241,15 @@ fn a_column_that_swaps_its_name_with_another() {
         ("tube", json!({"tube": true}), "text", "id"),
         ("tube", json!({"utube": true}), "text", "id"),
     ] {
-        let mut options = json!({"features": features});
-        if column == "tube" {
-            options["tube_stats"] = json!(["a"]);
-        }
+        let counted: &[&str] = if column == "tube" { &["a"] } else { &[] };
+        let options = json!({"features": features, "tube_stats": counted});
         let mut q = Queue::with("lacking", "id bigserial PRIMARY KEY, payload text", &options);
         q.sql("SELECT xqueue.put('{q}', '[{}, {}, {}]')");
         if column == "tube" {
             q.sql("UPDATE {q} SET tube = 'a'");
         }
         q.verify();
-        q.sql(&format!(
-            "ALTER TABLE {{q}} ADD COLUMN other {kind}; UPDATE {{q}} SET other = {value}"
-        ));
+        q.sql(&format!("ALTER TABLE {{q}} ADD other {kind}; UPDATE {{q}} SET other = {value}"));
         q.sql(&format!(
             "ALTER TABLE {{q}} RENAME {column} TO x; ALTER TABLE {{q}} RENAME other TO {column}; \
              ALTER TABLE {{q}} RENAME x TO other"
@@ -264,11 +260,8 @@ fn a_column_that_swaps_its_name_with_another() {
         q.sql("SELECT xqueue.put('{q}', '{}')");
         let case = format!("{column} {options}");
         let plan = q.ask_one("SELECT xqueue.upgrade('{q}', '{}', true)");
-        assert_eq!(
-            (&plan["ddl"], &plan["definition"]["fields"][column]),
-            (&json!([]), &json!("other")),
-            "{case}"
-        );
+        assert_eq!(plan["ddl"], json!([]), "{case}");
+        assert_eq!(plan["definition"]["fields"][column], "other", "{case}");
         q.verify();
         assert!(exact(&mut q), "{case}");
         if column == "expires" {
