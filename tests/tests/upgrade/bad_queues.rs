@@ -72,6 +72,8 @@ fn options() {
 #[test]
 fn columns_of_the_wrong_kind() {
     const STATUS: &str = r#"{"fields": {"status": "status"}}"#;
+    const RUNAT: &str = r#"{"fields": {"runat": "runat"}, "features": {"delayed": true}}"#;
+    const NOWHERE: &str = r#"{"fields": {"status": "nowhere to be found"}, "existing": "Q"}"#;
     let mut q = Queue::adopt(&database(), &unique("bad_columns"));
     for (columns, options, states) in [
         ("status int", STATUS, "22023"),
@@ -80,16 +82,8 @@ fn columns_of_the_wrong_kind() {
         ("status text GENERATED ALWAYS AS ('R') STORED", STATUS, "42804 428C9 55000 22023"),
         // Without being named, the column stays the user's and is not adopted.
         ("status text", "{}", "42701 42804 22023 55000"),
-        (
-            "runat text",
-            r#"{"fields": {"runat": "runat"}, "features": {"delayed": true}}"#,
-            "42804 22023",
-        ),
-        (
-            "n int",
-            r#"{"fields": {"status": "nowhere to be found"}, "existing": "Q"}"#,
-            "22023 42703",
-        ),
+        ("runat text", RUNAT, "42804 22023"),
+        ("n int", NOWHERE, "22023 42703"),
     ] {
         q.sql(&format!("CREATE TABLE {{q}} (id int PRIMARY KEY, {columns})"));
         q.fails(&format!("SELECT xqueue.upgrade('{{q}}', '{options}')"), states, "");

@@ -102,30 +102,21 @@ fn default_privileges_do_not_apply_to_its_objects() {
 fn a_schema_with_objects_is_refused() {
     let database = Database::empty("schema");
     let mut admin = database.client();
-    admin.run(
-        "CREATE SCHEMA xqueue; \
-         CREATE FUNCTION same(oid, regclass) RETURNS boolean LANGUAGE sql AS 'SELECT true'",
-    );
-    for (object, kind, definition) in [
-        (
-            "operator xqueue.=(oid,regclass)",
-            "OPERATOR xqueue.= (oid, regclass)",
-            "OPERATOR xqueue.= (FUNCTION = same, LEFTARG = oid, RIGHTARG = regclass)",
-        ),
-        (
-            "function xqueue.put(text)",
-            "FUNCTION xqueue.put",
-            "FUNCTION xqueue.put(text) RETURNS text LANGUAGE sql AS 'SELECT $1'",
-        ),
-        ("type xqueue.stats", "DOMAIN xqueue.stats", "DOMAIN xqueue.stats AS text"),
-        ("table xqueue.jobs", "TABLE xqueue.jobs", "TABLE xqueue.jobs ()"),
+    admin.run("CREATE FUNCTION same(oid, regclass) RETURNS boolean LANGUAGE sql AS 'SELECT true'");
+    let operator = "OPERATOR xqueue.= (FUNCTION = same, LEFTARG = oid, RIGHTARG = regclass)";
+    let function = "FUNCTION xqueue.put(text) RETURNS text LANGUAGE sql AS 'SELECT $1'";
+    for (object, definition) in [
+        ("operator xqueue.=(oid,regclass)", operator),
+        ("function xqueue.put(text)", function),
+        ("type xqueue.stats", "DOMAIN xqueue.stats AS text"),
+        ("table xqueue.jobs", "TABLE xqueue.jobs ()"),
     ] {
-        admin.run(&format!("CREATE {definition}"));
+        admin.run(&format!("CREATE SCHEMA xqueue; CREATE {definition}"));
         let said = format!("schema xqueue is not empty: it has {object}");
         expect_error(&mut admin, "CREATE EXTENSION xqueue", "55000", &said);
-        admin.run(&format!("DROP {kind}"));
+        admin.run("DROP SCHEMA xqueue CASCADE");
     }
-    admin.run("CREATE EXTENSION xqueue");
+    admin.run("CREATE SCHEMA xqueue; CREATE EXTENSION xqueue");
 }
 
 /// Triggers and indexes name the functions of this schema: none of them is of another role.

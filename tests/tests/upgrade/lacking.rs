@@ -146,19 +146,16 @@ fn a_table_whose_key_is_deferrable() {
     q.abandon();
 }
 
+const TRIGGERS: &str =
+    "SELECT string_agg(pg_get_triggerdef(oid) || ' ' || tgenabled::text, E'\n' ORDER BY tgname)
+    FROM pg_trigger WHERE tgrelid = $1::text::regclass AND NOT tgisinternal";
+const INDEXES: &str =
+    "SELECT string_agg(pg_get_indexdef(indexrelid), E'\n' ORDER BY indexrelid::regclass::text)
+    FROM pg_index WHERE indrelid = $1::text::regclass";
+
 /// Returns the definitions of all triggers, or of all indexes.
 fn definitions(q: &mut Queue, of: &str) -> String {
-    let sql = match of {
-        "triggers" => {
-            "SELECT string_agg(pg_get_triggerdef(oid) || ' ' || tgenabled::text, E'\n' ORDER BY tgname)
-             FROM pg_trigger WHERE tgrelid = $1::text::regclass AND NOT tgisinternal"
-        }
-        _ => {
-            "SELECT string_agg(pg_get_indexdef(indexrelid), E'\n' ORDER BY indexrelid::regclass::text)
-             FROM pg_index WHERE indrelid = $1::text::regclass"
-        }
-    };
-    scalar(&mut q.admin, sql, &[&q.name])
+    scalar(&mut q.admin, of, &[&q.name])
 }
 
 /// Asserts that `upgrade` reports and repairs a deviation from its own definition. `checks`: `check` reports it too.
@@ -184,7 +181,7 @@ fn a_trigger_that_only_looks_like_ours() {
     let role = Role::create();
     let mut other = role.client();
     q.sql(&format!("GRANT TRIGGER ON {{q}} TO {}", role.name));
-    let wanted = definitions(&mut q, "triggers");
+    let wanted = definitions(&mut q, TRIGGERS);
     let ours = wanted.split_once("WHEN (").and_then(|(_, rest)| rest.split_once(" EXECUTE"));
     let ours = ours.map(|(condition, _)| condition.trim_end_matches(')')).expect("a condition");
     let ours = format!("{}))", ours.replace("old.", "OLD.").replace("new.", "NEW."));
@@ -225,7 +222,7 @@ fn a_trigger_that_only_looks_like_ours() {
         q.sql(&format!("ALTER TABLE {{q}} ENABLE ALWAYS TRIGGER \"{name}\""));
         assert!(!(is_told_of && exact(&mut q)), "{case}");
         let (words, checks) = (name, when.contains(".id < 0"));
-        assert_mended(&mut q, "triggers", &wanted, &case, words, checks);
+        assert_mended(&mut q, TRIGGERS, &wanted, &case, words, checks);
         q.sql("DELETE FROM {q}");
     }
 }
@@ -309,7 +306,7 @@ fn an_index_that_only_looks_like_ours() {
         (1, "subqueue", &format!("({hash}) INCLUDE (id) WHERE status = 'R'")),
     ] {
         let q = &mut queues[of];
-        let (wanted, name) = (definitions(q, "indexes"), q.index(index));
+        let (wanted, name) = (definitions(q, INDEXES), q.index(index));
         q.lose_index(index);
         let (unique, shape) = match shape.strip_prefix("UNIQUE ") {
             Some(shape) => ("UNIQUE ", shape),
@@ -318,6 +315,6 @@ fn an_index_that_only_looks_like_ours() {
         let using = if shape.starts_with("USING") { "" } else { "USING btree " };
         let case = format!("CREATE {unique}INDEX {name} ON {{q}} {using}{shape}");
         q.sql(&case);
-        assert_mended(q, "indexes", &wanted, &case, &name, true);
+        assert_mended(q, INDEXES, &wanted, &case, &name, true);
     }
 }

@@ -4,7 +4,7 @@
 #[path = "times/zones.rs"]
 mod zones;
 
-use xqueue_tests::{Queue, Value, database, json, unique};
+use xqueue_tests::{Queue, Value, json};
 
 /// A type of the columns `runat` and `expires`, and SQL that reads its values as timestamptz.
 struct Kind {
@@ -257,9 +257,8 @@ fn features_are_switched_off_and_on() {
         t.call("put('{q}', '{\"id\": 3}')");
         t.call("take('{q}', id => 3, ttr => '5 seconds')");
         let off =
-            r#"{"delayed": false, "ttr": false, "ttl": false, "zombie": false, "retry": false}"#;
-        let features: Value = off.parse().expect("features");
-        t.q.upgrade(&json!({"features": features, "convert": {"W": "R"}}));
+            json!({"delayed": false, "ttr": false, "ttl": false, "zombie": false, "retry": false});
+        t.q.upgrade(&json!({"features": off, "convert": {"W": "R"}}));
         t.q.assert_tasks(&[("ready", 2), ("taken", 1)]);
         for id in 4..8 {
             t.insert(id, "now()");
@@ -297,8 +296,8 @@ fn rows_whose_time_is_past_are_not_deleted_by_an_upgrade() {
         ("integer NOT NULL DEFAULT 0", "0", "2000000000"),
         ("timestamp", "'2020-01-01'", "'2100-01-01'"),
     ] {
-        let mut q = Queue::adopt(&database(), &unique("past"));
-        q.sql(&format!("CREATE TABLE {{q}} (id int PRIMARY KEY, ends {column})"));
+        let create = format!("CREATE TABLE {{q}} (id int PRIMARY KEY, ends {column})");
+        let mut q = Queue::table("past", &create);
         q.sql(&format!("INSERT INTO {{q}} VALUES (1, {past}), (2, {future})"));
         let options = r#"{"fields": {"expires": "ends"}, "features": {"ttl": true}}"#;
         for dry_run in [false, true] {
