@@ -14,6 +14,10 @@ fn page(path: &str) -> Page {
     Page::read(&root(), Path::new(path))
 }
 
+fn text(path: impl AsRef<Path>) -> String {
+    std::fs::read_to_string(root().join(path)).expect("a text")
+}
+
 #[track_caller]
 fn assert_none(defects: Vec<String>) {
     assert!(defects.is_empty(), "\n{}\n", defects.join("\n"));
@@ -33,17 +37,14 @@ fn docs_blocks_run() {
 /// Code for clients is an excerpt of a program that the tests run.
 #[test]
 fn docs_excerpts_stand_in_their_files() {
-    let trimmed = |text: &[String]| -> Vec<String> {
-        text.iter().map(|line| line.trim().to_owned()).collect()
-    };
     let (mut count, mut defects) = (0, Vec::new());
     for page in Page::all(&root()) {
         for block in &page.blocks {
             let Kind::Excerpt { of } = &block.kind else { continue };
             count += 1;
             let file = std::fs::read_to_string(root().join(of)).unwrap_or_default();
-            let lines: Vec<String> = file.lines().map(str::to_owned).collect();
-            let (excerpt, lines) = (trimmed(&block.text), trimmed(&lines));
+            let lines: Vec<&str> = file.lines().map(str::trim).collect();
+            let excerpt: Vec<&str> = block.text.iter().map(|line| line.trim()).collect();
             if excerpt.is_empty() || !lines.windows(excerpt.len()).any(|part| part == excerpt) {
                 let place = format!("{}:{}", page.path.display(), block.line);
                 defects.push(format!("{place}: {} has other lines", of.display()));
@@ -64,7 +65,7 @@ fn docs_read_well() {
 #[test]
 fn docs_links_lead_somewhere() {
     let (root, mut pages) = (root(), Page::all(&root()));
-    pages.push(Page::read(&root, Path::new("CHANGELOG.md")));
+    pages.push(page("CHANGELOG.md"));
     let mut defects = broken_links(&root, &pages);
     defects.extend(pages.iter().flat_map(|page| broken_mentions(&root, page)));
     assert_none(defects);
@@ -100,8 +101,7 @@ fn docs_for_developers_name_what_exists() {
     let root = root();
     let (mut count, mut defects) = (0, Vec::new());
     for page in Page::all(&root).iter().filter(|page| page.path.starts_with("docs/dev")) {
-        let text = std::fs::read_to_string(root.join(&page.path)).expect("a page");
-        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = text(&page.path).split_whitespace().collect::<Vec<_>>().join(" ");
         for (at, _) in text.match_indices("` in [`src/") {
             let name = text[..at].rsplit(['`', ':']).next().unwrap_or_default();
             let file = text[at..].split('`').nth(2).unwrap_or_default();
@@ -125,8 +125,7 @@ fn docs_for_developers_name_what_exists() {
 
 #[test]
 fn docs_start_at_a_short_readme() {
-    let text = std::fs::read_to_string(root().join("README.md")).expect("README.md");
-    let lines = text.lines().count();
+    let lines = text("README.md").lines().count();
     assert!(lines <= README_LINES, "README.md has {lines} lines");
 }
 
@@ -161,10 +160,9 @@ fn docs_stand_in_the_summary() {
 /// The functions in `docs/stub.sql` behave like the extension.
 #[test]
 fn docs_stub_does_what_the_extension_does() {
-    let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("a script");
-    let script = format!("\\set VERBOSITY sqlstate\n{}", read("tests/src/docs/stub.sql"));
+    let script = format!("\\set VERBOSITY sqlstate\n{}", text("tests/src/docs/stub.sql"));
     let stub = Database::empty("docs_stub");
-    assert_eq!(printed_in(&stub, &read("docs/stub.sql")), "");
+    assert_eq!(printed_in(&stub, &text("docs/stub.sql")), "");
     let (expected, actual) =
         (printed_in(&Database::new("docs"), &script), printed_in(&stub, &script));
     assert!(expected.lines().count() > 100, "{expected}");
@@ -206,7 +204,7 @@ fn docs_have_an_entry_for_each_function() {
             "SELECT DISTINCT proname::text FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace"
         )
     };
-    let text = std::fs::read_to_string(root().join("docs/reference/functions.md")).expect("it");
+    let text = text("docs/reference/functions.md");
     let internal = connect().query(&in_schema("xqueue_internal"), &[]).expect("the functions");
     assert!(!internal.is_empty());
     for name in internal.iter().map(|row| row.get::<_, String>(0)) {
@@ -347,8 +345,7 @@ fn docs_that_are_wrong_fail() {
 #[test]
 fn docs_stub_refuses_what_it_does_not_do() {
     let stub = Database::empty("docs_stub");
-    let text = std::fs::read_to_string(root().join("docs/stub.sql")).expect("the stub");
-    assert_eq!(printed_in(&stub, &text), "");
+    assert_eq!(printed_in(&stub, &text("docs/stub.sql")), "");
     let queue = r#"SELECT FROM xqueue.create('q', '{"features": {"retry": true, "ttr": true, "priority": true}}');
                    SELECT FROM xqueue.put('q', '{}'); SELECT FROM xqueue.take('q');"#;
     assert!(!printed_in(&stub, queue).contains("ERROR"));

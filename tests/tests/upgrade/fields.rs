@@ -1,57 +1,43 @@
 //! Any column can have any role. A table with odd names, other types, other status values and a key of two columns
 //! passes through every state and verb.
 
-use xqueue_tests::{LETTERS, Queue, Value, Watcher, database, json, unique, wait_until};
+use xqueue_tests::{LETTERS, Queue, Value, Watcher, ask, json, wait_until};
 
 const FEATURES: &str = r#"{
     "delayed": true, "buried": true, "ttl": true, "ttr": "1 hour", "priority": true, "tube": true,
     "retry": {"limit": 2, "backoff": 0.001}
 }"#;
 
-/// A type of the status column, with its values for the letters.
-struct States {
-    kind: &'static str,
-    labels: [&'static str; 6],
-}
-
-const STATES: [States; 5] = [
-    States { kind: "\"char\"", labels: LETTERS },
-    States { kind: "char(1)", labels: ["r", "t", "w", "b", "z", "d"] },
-    States {
-        kind: "varchar(20)",
-        labels: ["pending", "it's run", "later", "failed", "old", "done"],
-    },
-    States { kind: "text", labels: ["0", "1", "2", "3", "4", "5"] },
-    States { kind: "enum", labels: ["to do", "doing", "Waiting", "dead", "gone", "fin"] },
+/// Types of the status column, with its values for the letters.
+const STATES: [(&str, [&str; 6]); 5] = [
+    ("\"char\"", LETTERS),
+    ("char(1)", ["r", "t", "w", "b", "z", "d"]),
+    ("varchar(20)", ["pending", "it's run", "later", "failed", "old", "done"]),
+    ("text", ["0", "1", "2", "3", "4", "5"]),
+    ("enum", ["to do", "doing", "Waiting", "dead", "gone", "fin"]),
 ];
 
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-fn queue(states: &States, last: &Value) -> Queue {
-    let mut q = Queue::adopt(&database(), &unique("fields"));
-    let kind = match states.kind {
-        "enum" => {
-            let labels = states.labels.map(quoted).join(", ");
-            q.sql(&format!("CREATE TYPE {{q}}_state AS ENUM ({labels})"));
-            format!("{}_state", q.name)
-        }
-        kind => kind.to_string(),
-    };
+fn queue(kind: &str, labels: [&str; 6], last: &Value) -> Queue {
+    let listed = labels.map(quoted).join(", ");
+    let mut q = Queue::table("fields", &format!("CREATE TYPE {{q}}_state AS ENUM ({listed})"));
+    let kind = if kind == "enum" { "{q}_state" } else { kind };
     q.sql(&format!(
         "CREATE TABLE {{q}} (\"Tenant\" text, \"no.\" int, what text, \"The State\" {kind} NOT NULL \
          DEFAULT {}, \"By\" uuid, \"run at\" timestamptz, \"select\" smallint NOT NULL DEFAULT 5, \
          \"from\" varchar(10), tries bigint NOT NULL DEFAULT 0, \"ExpiresAt\" timestamptz, \
          \"time to run\" interval, why varchar(100), PRIMARY KEY (\"Tenant\", \"no.\"))",
-        quoted(states.labels[0])
+        quoted(labels[0])
     ));
     let mut features: Value = FEATURES.parse().expect("features");
     for (name, value) in last.as_object().expect("features") {
         features[name] = value.clone();
     }
-    let labels = LETTERS.into_iter().zip(states.labels);
-    let named: Value = labels.map(|(letter, label)| (letter, json!(label))).collect();
+    let pairs = LETTERS.into_iter().zip(labels);
+    let named: Value = pairs.map(|(letter, label)| (letter, json!(label))).collect();
     q.upgrade(&json!({
         "fields": {
             "status": "The State", "owner": "By", "runat": "run at", "priority": "select",
@@ -62,7 +48,7 @@ fn queue(states: &States, last: &Value) -> Queue {
         "features": features,
         "tube_stats": ["x"],
     }));
-    q.status_is("\"The State\"", states.labels);
+    q.status_is("\"The State\"", labels);
     q
 }
 
@@ -76,9 +62,9 @@ fn step(q: &mut Queue, call: &str, expected: &str) -> Value {
 
 #[test]
 fn an_existing_table_goes_through_everything() {
-    for states in &STATES {
-        let mut q = queue(states, &json!({"keep": true}));
-        let [ready, taken, waiting, buried, _, done] = states.labels;
+    for (kind, labels) in STATES {
+        let mut q = queue(kind, labels, &json!({"keep": true}));
+        let [ready, taken, waiting, buried, _, done] = labels;
         let put = r#"put('{q}', '{"Tenant": "a", "no.": 1}', delay => '1 hour', ttl => '1 day', ttr => '2 hours',
             priority => -7, tube => 'x')"#;
         step(&mut q, put, waiting);
@@ -117,8 +103,8 @@ fn an_existing_table_goes_through_everything() {
 
 #[test]
 fn the_worker_serves_an_existing_table() {
-    for states in &STATES {
-        let mut q = queue(states, &json!({"zombie": true, "retry": {"limit": 1}}));
+    for (kind, labels) in STATES {
+        let mut q = queue(kind, labels, &json!({"zombie": true, "retry": {"limit": 1}}));
         q.sql(r#"SELECT xqueue.put('{q}', '{"Tenant": "a", "no.": 1}', delay => '1 millisecond')"#);
         q.wait_for("ready", 1);
         q.sql("SELECT xqueue.take('{q}', ttr => '1 millisecond')");
@@ -133,24 +119,24 @@ fn the_worker_serves_an_existing_table() {
         q.wait_for("total", 0);
         q.sql(r#"SELECT xqueue.put('{q}', '{"Tenant": "a", "no.": 3}')"#);
         let mut consumer = q.client();
-        xqueue_tests::ask(&mut consumer, &q.name, "SELECT xqueue.take('{q}')");
+        ask(&mut consumer, &q.name, "SELECT xqueue.take('{q}')");
         drop(consumer);
         q.wait_for("buried", 1);
         let calls = q.stats()["calls"].clone();
-        for kind in ["delay", "ttr", "ttl", "zombie", "session"] {
-            assert_eq!(calls[kind], json!(1), "{kind} with states {:?}", states.labels);
+        for call in ["delay", "ttr", "ttl", "zombie", "session"] {
+            assert_eq!(calls[call], json!(1), "{call} with a status of type {kind}");
         }
     }
 }
 
 #[test]
 fn features_of_an_existing_table_are_switched_off_and_on_again() {
-    for states in &STATES {
-        let mut q = queue(states, &json!({"keep": true}));
+    for (kind, labels) in STATES {
+        let mut q = queue(kind, labels, &json!({"keep": true}));
         q.sql(
             r#"INSERT INTO {q} ("Tenant", "no.", "run at") VALUES ('a', 1, NULL), ('a', 2, now() + interval '1 hour')"#,
         );
-        let [_, _, _, buried, _, done] = states.labels.map(quoted);
+        let [_, _, _, buried, _, done] = labels.map(quoted);
         q.sql(&format!(
             r#"INSERT INTO {{q}} ("Tenant", "no.", "The State") VALUES ('b', 3, {buried}), ('b', 4, {done})"#
         ));
