@@ -6,13 +6,9 @@ mod zones;
 
 use xqueue_tests::{Queue, Value, json};
 
-/// A type of the columns `runat` and `expires`, and SQL that reads its values as timestamptz.
-struct Kind {
-    column: &'static str,
-    read: &'static str,
-    /// The least difference between two values, in seconds.
-    unit: f64,
-}
+/// A type of the columns `runat` and `expires`, SQL that reads its values as timestamptz, and the least difference
+/// between two values, in seconds.
+type Kind = (&'static str, &'static str, f64);
 
 const ZONED: &str = "{}";
 const UTC: &str = "({} AT TIME ZONE 'UTC')";
@@ -20,34 +16,20 @@ const UTC: &str = "({} AT TIME ZONE 'UTC')";
 const LOCAL: &str = "({} AT TIME ZONE 'Asia/Kathmandu')";
 const SECONDS: &str = "to_timestamp({})";
 const KINDS: [Kind; 13] = [
-    kind("timestamptz NOT NULL DEFAULT now()", ZONED, 0.0),
-    kind("timestamptz NOT NULL", ZONED, 0.0),
-    kind("timestamptz(3)", ZONED, 0.001),
-    kind("timestamptz(0) NOT NULL DEFAULT now()", ZONED, 1.0),
-    kind("timestamp", UTC, 0.0),
-    kind("timestamp(6) NOT NULL DEFAULT (now() AT TIME ZONE 'UTC')", UTC, 0.0),
-    kind("timestamp(0) NOT NULL DEFAULT (now() AT TIME ZONE 'UTC')", UTC, 1.0),
-    kind("timestamp", LOCAL, 0.0),
-    kind("timestamp(0) NOT NULL DEFAULT (now() AT TIME ZONE 'Asia/Kathmandu')", LOCAL, 1.0),
-    kind("integer NOT NULL", SECONDS, 1.0),
-    kind("bigint NOT NULL DEFAULT extract(epoch FROM now())", SECONDS, 1.0),
-    kind("bigint", SECONDS, 1.0),
-    kind("double precision", SECONDS, 0.0),
+    ("timestamptz NOT NULL DEFAULT now()", ZONED, 0.0),
+    ("timestamptz NOT NULL", ZONED, 0.0),
+    ("timestamptz(3)", ZONED, 0.001),
+    ("timestamptz(0) NOT NULL DEFAULT now()", ZONED, 1.0),
+    ("timestamp", UTC, 0.0),
+    ("timestamp(6) NOT NULL DEFAULT (now() AT TIME ZONE 'UTC')", UTC, 0.0),
+    ("timestamp(0) NOT NULL DEFAULT (now() AT TIME ZONE 'UTC')", UTC, 1.0),
+    ("timestamp", LOCAL, 0.0),
+    ("timestamp(0) NOT NULL DEFAULT (now() AT TIME ZONE 'Asia/Kathmandu')", LOCAL, 1.0),
+    ("integer NOT NULL", SECONDS, 1.0),
+    ("bigint NOT NULL DEFAULT extract(epoch FROM now())", SECONDS, 1.0),
+    ("bigint", SECONDS, 1.0),
+    ("double precision", SECONDS, 0.0),
 ];
-
-const fn kind(column: &'static str, read: &'static str, unit: f64) -> Kind {
-    Kind { column, read, unit }
-}
-
-impl Kind {
-    fn is_not_null(&self) -> bool {
-        self.column.contains("NOT NULL")
-    }
-
-    fn has_default(&self) -> bool {
-        self.column.contains("DEFAULT")
-    }
-}
 
 const FEATURES: &str = r#"{"delayed": true, "ttl": true, "ttr": true, "buried": true, "zombie": true,
     "retry": {"limit": 5, "backoff": 3600}, "priority": true}"#;
@@ -55,14 +37,16 @@ const FEATURES: &str = r#"{"delayed": true, "ttl": true, "ttr": true, "buried": 
 /// A queue with two columns of times. The statement path is used if `by_statements` is set.
 struct Times {
     q: Queue,
-    kind: &'static Kind,
+    column: &'static str,
+    read: &'static str,
+    unit: f64,
 }
 
-fn times(kind: &'static Kind, by_statements: bool) -> Times {
+fn times((column, read, unit): Kind, by_statements: bool) -> Times {
     let mut q = Queue::table("times", "SET TimeZone = 'America/St_Johns'");
     // An end of life has no default: a task of the default would have ended.
-    let end = kind.column.split(" DEFAULT").next().expect("a type");
-    q.sql(&format!("CREATE TABLE {{q}} (id int PRIMARY KEY, run_at {}, ends {end})", kind.column));
+    let end = column.split(" DEFAULT").next().expect("a type");
+    q.sql(&format!("CREATE TABLE {{q}} (id int PRIMARY KEY, run_at {column}, ends {end})"));
     if by_statements {
         q.sql("SET xqueue.direct_path = off");
         q.before_each("INSERT OR UPDATE", "RETURN NEW");
@@ -70,17 +54,21 @@ fn times(kind: &'static Kind, by_statements: bool) -> Times {
     let features: Value = FEATURES.parse().expect("features");
     let mut options =
         json!({"fields": {"runat": "run_at", "expires": "ends"}, "features": features});
-    if kind.read == LOCAL {
+    if read == LOCAL {
         options["time_zone"] = "Asia/Kathmandu".into();
     }
     q.upgrade(&options);
-    Times { q, kind }
+    Times { q, column, read, unit }
 }
 
 impl Times {
+    fn is_not_null(&self) -> bool {
+        self.column.contains("NOT NULL")
+    }
+
     /// Returns the seconds from now to the instant in a column; None for NULL, and for an end that does not come.
     fn left(&mut self, id: i32, column: &str) -> Option<f64> {
-        let instant = self.kind.read.replace("{}", column);
+        let instant = self.read.replace("{}", column);
         let sql = format!(
             "SELECT coalesce(to_jsonb(extract(epoch FROM {instant} - clock_timestamp())::float8), 'null') \
              FROM {{q}} WHERE id = {id}"
@@ -92,8 +80,8 @@ impl Times {
     /// Checks that an instant is as far from now as expected, in seconds; None is NULL or an end that does not come.
     #[track_caller]
     fn is_in(&mut self, id: i32, column: &str, expected: Option<f64>) {
-        let (left, name) = (self.left(id, column), self.kind.column);
-        let is_near = |left: f64, far: f64| far - 20.0 < left && left <= far + self.kind.unit;
+        let (left, name) = (self.left(id, column), self.column);
+        let is_near = |left: f64, far: f64| far - 20.0 < left && left <= far + self.unit;
         let is_right = match (left, expected) {
             (Some(left), Some(expected)) => is_near(left, expected),
             (left, expected) => left == expected,
@@ -104,26 +92,26 @@ impl Times {
     /// Checks that the start of a task without one is NULL, or the time of the call.
     #[track_caller]
     fn has_no_start(&mut self, id: i32) {
-        let now = self.kind.is_not_null().then_some(0.0);
+        let now = self.is_not_null().then_some(0.0);
         self.is_in(id, "run_at", now);
     }
 
     #[track_caller]
     fn is_status(&mut self, id: i32, status: &str) {
         let found = self.q.ask_one(&format!("SELECT to_jsonb(status) FROM {{q}} WHERE id = {id}"));
-        assert_eq!(found, json!(status), "{id} with {}", self.kind.column);
+        assert_eq!(found, json!(status), "{id} with {}", self.column);
     }
 
     /// Inserts a row by hand that starts at an instant given as timestamptz.
     fn insert(&mut self, id: i32, start: &str) {
-        let read = self.kind.read;
+        let read = self.read;
         // The instant in the column's type.
         let value = match read {
             UTC | LOCAL => read.replace("{}", &format!("({start})")),
             SECONDS => format!("extract(epoch FROM {start})"),
             _ => start.to_string(),
         };
-        let end = match self.kind.is_not_null() {
+        let end = match self.is_not_null() {
             true => value.replace(start, "now() + interval '9 years'"),
             false => "NULL".into(),
         };
@@ -139,7 +127,7 @@ impl Times {
 fn each(test: impl Fn(Times) + Sync) {
     let test = &test;
     std::thread::scope(|scope| {
-        for kind in &KINDS {
+        for kind in KINDS {
             for by_statements in [false, true] {
                 scope.spawn(move || test(times(kind, by_statements)));
             }
@@ -209,7 +197,7 @@ fn inserted_rows_start_at_their_time() {
         t.insert(1, "now()");
         t.insert(2, "now() - interval '1 year'");
         t.insert(3, "now() + interval '1 hour'");
-        if t.kind.has_default() {
+        if t.column.contains("DEFAULT") {
             t.q.sql("INSERT INTO {q} (id, ends) SELECT 4, ends FROM {q} WHERE id = 1");
             t.is_status(4, "R");
         }
@@ -230,8 +218,8 @@ fn the_worker_acts_on_times() {
         let start = std::time::Instant::now();
         t.call("put('{q}', '{\"id\": 1}', delay => '2 seconds')");
         t.q.wait_for("ready", 1);
-        let rounding = t.kind.unit / 2.0;
-        assert!(start.elapsed().as_secs_f64() >= 2.0 - rounding, "{}", t.kind.column);
+        let rounding = t.unit / 2.0;
+        assert!(start.elapsed().as_secs_f64() >= 2.0 - rounding, "{}", t.column);
         t.has_no_start(1);
         t.call("take('{q}', ttr => '2 seconds')");
         t.q.wait_for("waiting", 1);
@@ -244,7 +232,7 @@ fn the_worker_acts_on_times() {
         t.q.wait_for("total", 0);
         let calls = t.q.stats()["calls"].clone();
         for kind in ["delay", "ttr", "ttl", "zombie"] {
-            assert_eq!(calls[kind], json!(1), "{kind} with {}", t.kind.column);
+            assert_eq!(calls[kind], json!(1), "{kind} with {}", t.column);
         }
     });
 }
@@ -265,7 +253,7 @@ fn features_are_switched_off_and_on() {
         }
         let features: Value = FEATURES.parse().expect("features");
         t.q.upgrade(&json!({ "features": features }));
-        assert_eq!(t.q.stats()["transitions"]["R-W"], json!(null), "{}", t.kind.column);
+        assert_eq!(t.q.stats()["transitions"]["R-W"], json!(null), "{}", t.column);
         t.is_in(3, "run_at", None);
         t.call("ack('{q}', 3)");
     });

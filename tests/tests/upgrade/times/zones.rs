@@ -5,7 +5,7 @@ use xqueue_tests::{Queue, json};
 
 /// Makes a queue with times of the type timestamp, which are in UTC.
 fn utc(by_statements: bool) -> Times {
-    let kind = KINDS.iter().find(|kind| kind.column == "timestamp").expect("a kind");
+    let kind = KINDS.into_iter().find(|(column, ..)| *column == "timestamp").expect("a kind");
     times(kind, by_statements)
 }
 
