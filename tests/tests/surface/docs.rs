@@ -175,9 +175,8 @@ fn assert_described(sql: &str, described: impl Iterator<Item = String>) {
     let rows = connect().query(sql, &[]).expect("the names");
     let names: BTreeSet<String> = rows.iter().map(|row| row.get(0)).collect();
     let described: BTreeSet<String> = described.collect();
-    let missing: Vec<_> = names.difference(&described).collect();
-    let foreign: Vec<_> = described.difference(&names).collect();
-    assert!(missing.is_empty() && foreign.is_empty(), "missing {missing:?}, foreign {foreign:?}");
+    let differ: Vec<_> = names.symmetric_difference(&described).collect();
+    assert!(differ.is_empty(), "either described or in the catalogue: {differ:?}");
 }
 
 /// Returns the names in the first cells of a page's tables: `| `name`, `name` | …`.
@@ -187,9 +186,13 @@ fn first_cells(page: &Page) -> impl Iterator<Item = String> {
 
 /// Returns the names in the first cells of one section of the page.
 fn first_cells_of(page: &Page, heading: &str) -> impl Iterator<Item = String> {
-    let heading = format!("## {heading}");
-    let lines = page.prose.iter().map(|(_, line)| line).skip_while(move |line| **line != heading);
-    lines.skip(1).take_while(|line| !line.starts_with("## ")).flat_map(|l| names_in_first_cell(l))
+    section(page, format!("## {heading}")).flat_map(names_in_first_cell)
+}
+
+/// Returns the lines from a heading to the next one.
+fn section(page: &Page, heading: String) -> impl Iterator<Item = &str> {
+    let lines = page.prose.iter().map(|(_, line)| line.as_str());
+    lines.skip_while(move |line| *line != heading).skip(1).take_while(|line| !line.starts_with('#'))
 }
 
 fn names_in_first_cell(line: &str) -> Vec<String> {
@@ -232,11 +235,7 @@ fn docs_have_each_parameter() {
 
 /// Returns the words in code spans of an entry that show a call of the function.
 fn signatures(page: &Page, function: &str) -> BTreeSet<String> {
-    let heading = format!("### {function}");
-    let lines =
-        page.prose.iter().map(|(_, line)| line.as_str()).skip_while(|line| *line != heading);
-    let entry: Vec<&str> = lines.skip(1).take_while(|line| !line.starts_with('#')).collect();
-    let entry = entry.join(" ");
+    let entry = section(page, format!("### {function}")).collect::<Vec<_>>().join(" ");
     let codes = entry.split('`').skip(1).step_by(2);
     let starts = [format!("{function}("), format!("CALL {function}(")];
     let calls = codes.filter(|code| starts.iter().any(|start| code.starts_with(start)));

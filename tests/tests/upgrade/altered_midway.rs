@@ -6,22 +6,17 @@ use xqueue_tests::*;
 /// Read as text, these bytes would be a pointer to an object.
 const POINTER: &str = "01020000-0000-0000-0000-0000efbeadde";
 
-/// Creates a function that turns the payload into a uuid, then picks task 1.
-fn altering(q: &mut Queue) {
+#[test]
+fn rows_of_another_shape_are_refused() {
+    let mut q = Queue::with("midway", "id bigint PRIMARY KEY, payload text", &json!({}));
     let name = q.name.clone();
+    // Turns the payload into a uuid, then picks task 1.
     q.sql(&format!(
         "CREATE FUNCTION {name}_pick(int) RETURNS SETOF bigint LANGUAGE plpgsql AS $$ BEGIN
            IF (SELECT atttypid FROM pg_attribute WHERE attrelid = '{name}'::regclass AND attname = 'payload') <> 'uuid'::regtype
            THEN ALTER TABLE {name} ALTER payload TYPE uuid USING '{POINTER}'; END IF;
            RETURN QUERY SELECT id FROM {name}; END $$"
     ));
-}
-
-#[test]
-fn rows_of_another_shape_are_refused() {
-    let mut q = Queue::with("midway", "id bigint PRIMARY KEY, payload text", &json!({}));
-    altering(&mut q);
-    let name = q.name.clone();
     q.upgrade(&json!({"features": {"pick": format!("{name}_pick")}}));
     q.sql("INSERT INTO {q} VALUES (1, 'a')");
     for call in [

@@ -169,20 +169,14 @@ fn under_load(mut q: Queue, is_composite: bool) {
         (0..PRODUCERS).for_each(|n| start(1 + n, produce));
         (0..CONSUMERS).for_each(|n| start(100 + n, consume));
         start(200, watch);
-        closing(place, || {
-            for _ in 0..SWITCHES {
-                if !place.is_open.load(Ordering::SeqCst) {
-                    break;
-                }
-                switcher.switch();
-            }
-        });
+        let is_open = |_: &usize| place.is_open.load(Ordering::SeqCst);
+        closing(place, || (0..SWITCHES).take_while(is_open).for_each(|_| switcher.switch()));
     });
     let (put, acked) = (switcher.q.calls("put"), switcher.q.calls("ack"));
     println!("{put} put, {acked} acked, {} switches refused at first", switcher.refusals);
     assert!(acked > SWITCHES as i64, "{acked} tasks acked: there was no load");
     drop(switcher);
-    place.clear();
+    connect().run(&format!("DROP TABLE {0}_gone; DROP FUNCTION {0}_note()", place.q));
 }
 
 /// Runs one of the threads that use a queue. When it ends, normally or by a panic, the others end too.

@@ -2,11 +2,6 @@
 
 use xqueue_tests::*;
 
-fn columns(q: &mut Queue) -> Vec<String> {
-    let sql = "SELECT attname::text FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum";
-    q.admin.query(sql, &[&q.name]).unwrap().iter().map(|row| row.get(0)).collect()
-}
-
 /// Indexes that an administrator made from the dry run, under other names, are recognized for any type of the status
 /// column. The server itself normalizes the text of each index for the comparison.
 #[test]
@@ -142,7 +137,9 @@ fn a_downgrade_after_columns_were_renamed_or_lost() {
     q.upgrade(&json!({}));
     q.sql("ALTER TABLE {q} ADD COLUMN note text");
     q.sql("SELECT xqueue.downgrade('{q}', drop_columns => true)");
-    assert_eq!(columns(&mut q), ["id", "payload", "note"]);
+    let columns = "SELECT to_jsonb(attname) FROM pg_attribute \
+                   WHERE attrelid = '{q}'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum";
+    assert_eq!(q.ask(columns), ["id", "payload", "note"]);
     q.abandon();
     q.sql("DROP TABLE {q}");
 }

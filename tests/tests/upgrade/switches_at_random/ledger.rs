@@ -1,6 +1,6 @@
 //! The threads' record of the tasks, to be compared with the table.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use xqueue_tests::*;
@@ -12,7 +12,7 @@ pub struct Ledger {
     /// The number of acks of each task.
     acked: Mutex<BTreeMap<i64, u32>>,
     /// Taken tasks with their sessions.
-    leases: Mutex<HashMap<i64, String>>,
+    leases: Mutex<BTreeMap<i64, String>>,
 }
 
 impl Ledger {
@@ -43,13 +43,7 @@ impl Ledger {
         let (put, acked) = (self.put.lock().unwrap(), self.acked.lock().unwrap());
         let twice: Vec<_> = acked.iter().filter(|(_, count)| **count > 1).collect();
         assert!(twice.is_empty(), "acked more than once: {twice:?}");
-        let leases: BTreeMap<i64, String> = self
-            .leases
-            .lock()
-            .unwrap()
-            .iter()
-            .map(|(id, session)| (*id, session.clone()))
-            .collect();
+        let leases = self.leases.lock().unwrap();
         let taken = format!("SELECT id, owner::text FROM {name} WHERE status = 'T'");
         let mut held = BTreeMap::new();
         // The worker is still releasing the tasks of connections that have just ended.
@@ -58,7 +52,7 @@ impl Ledger {
             held = rows.iter().map(|row| (row.get(0), row.get::<_, String>(1))).collect();
             held.keys().all(|id| leases.contains_key(id))
         });
-        assert_eq!(held, leases, "taken by the table (left) and as their owners know it (right)");
+        assert_eq!(held, *leases, "taken by the table (left) and as their owners know it (right)");
 
         // One snapshot for both tables, because the worker can delete tasks meanwhile.
         let everything = format!(

@@ -45,12 +45,6 @@ impl Place {
         }
     }
 
-    /// Drops the helper objects after the queue is dropped.
-    pub fn clear(&self) {
-        let sql = format!("DROP TABLE {0}_gone; DROP FUNCTION {0}_note()", self.q);
-        connect().run(&sql);
-    }
-
     /// Returns a task's key as an SQL expression.
     fn key(&self, id: impl std::fmt::Display) -> String {
         if self.is_composite { format!("ROW(0, {id})") } else { id.to_string() }
@@ -80,7 +74,7 @@ pub fn produce(place: &Place, mut random: StdRng) {
     while place.is_open() {
         if place.ledger.open() > ENOUGH {
             // The consumers have to catch up.
-            try_sql(&mut c, "SELECT pg_sleep(0.003)").expect("a pause");
+            c.run("SELECT pg_sleep(0.003)");
             continue;
         }
         let _gate = place.gate.read().unwrap();
@@ -272,8 +266,7 @@ impl Consumer<'_> {
 pub fn watch(place: &Place, _: StdRng) {
     let (mut c, q) = (connect(), &place.q);
     while place.is_open() {
-        let upgrade = format!("SELECT xqueue.upgrade('{q}')");
-        try_sql(&mut c, &upgrade).unwrap_or_else(|e| panic!("{upgrade}: {e:?}"));
+        c.run(&format!("SELECT xqueue.upgrade('{q}')"));
         let _stats: Value = scalar(&mut c, "SELECT xqueue.stats($1::text)", &[q]);
         let check: Value = scalar(&mut c, "SELECT xqueue.check($1::text)", &[q]);
         // A switch can hold the table's lock at this moment.

@@ -8,22 +8,17 @@ use super::{conversions, features, seed, states};
 
 const ROUNDS: usize = 40;
 
-fn queue(theme: &str) -> Queue {
-    Queue::with(theme, COLUMNS, &json!({}))
-}
-
 fn switch(c: &mut Client, q: &str, random: &mut StdRng) {
     let features = features(random);
     let convert = conversions(&states(&features), random);
     let options = json!({"features": features, "convert": convert});
-    let _definition: Value =
-        scalar(c, "SELECT xqueue.upgrade($1::text, $2::jsonb)", &[&q, &options]);
+    c.run(&format!("SELECT xqueue.upgrade('{q}', '{options}')"));
 }
 
 #[test]
 fn a_consumer_stays_in_the_wait_queue() {
     let mut random = StdRng::seed_from_u64(seed());
-    let mut q = queue("switch_line");
+    let mut q = Queue::with("switch_line", COLUMNS, &json!({}));
     let waiters = [
         "SELECT xqueue.take('{q}', '50s')",
         "CALL xqueue.next('{q}', '50s')",
@@ -95,7 +90,7 @@ fn no_wake_up_is_lost() {
 #[test]
 fn prepared_queries_go_on() {
     let mut random = StdRng::seed_from_u64(seed());
-    let mut q = queue("switch_rows");
+    let mut q = Queue::with("switch_rows", COLUMNS, &json!({}));
     let name = q.name.clone();
     let mut c = q.client();
     let statements = [
