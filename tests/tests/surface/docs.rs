@@ -202,18 +202,16 @@ fn names_in_first_cell(line: &str) -> Vec<String> {
 
 #[test]
 fn docs_have_an_entry_for_each_function() {
-    let in_schema = |schema: &str| {
-        format!(
-            "SELECT DISTINCT proname::text FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace"
-        )
-    };
+    let functions =
+        "SELECT DISTINCT proname::text FROM pg_proc WHERE pronamespace = 'xqueue'::regnamespace";
     let text = text("docs/reference/functions.md");
-    let internal = connect().query(&in_schema("xqueue_internal"), &[]).expect("the functions");
+    let internal = functions.replace("xqueue", "xqueue_internal");
+    let internal = connect().query(&internal, &[]).expect("the functions");
     assert!(!internal.is_empty());
     for name in internal.iter().map(|row| row.get::<_, String>(0)) {
         assert!(text.contains(&format!("`{name}()`")), "{name}");
     }
-    assert_described(&in_schema("xqueue"), headings(&page("docs/reference/functions.md"), 3));
+    assert_described(functions, headings(&page("docs/reference/functions.md"), 3));
 }
 
 /// The signatures at the heads of the entries name every parameter.

@@ -129,21 +129,17 @@ fn a_key_that_is_lost() {
 
 #[test]
 fn a_table_whose_key_is_deferrable() {
-    let mut q = Queue::adopt(&database(), &unique("lacking"));
     for (key, mended) in [
         ("PRIMARY KEY DEFERRABLE", "PRIMARY KEY (id)"),
         ("NOT NULL UNIQUE DEFERRABLE INITIALLY DEFERRED", "UNIQUE (id)"),
     ] {
-        q.sql(&format!("CREATE TABLE {{q}} (id bigint {key})"));
+        let mut q = Queue::table("lacking", &format!("CREATE TABLE {{q}} (id bigint {key})"));
         let refused = q.fails("SELECT xqueue.upgrade('{q}')", "42P16", "DEFERRABLE");
         let hint = refused.hint().expect("a hint").to_owned();
         assert!(hint.ends_with(&format!("ADD {mended};")), "{hint}");
         q.sql(&hint);
         q.sql("SELECT xqueue.upgrade('{q}')");
-        q.verify();
-        q.sql("DROP TABLE {q}");
     }
-    q.abandon();
 }
 
 const TRIGGERS: &str =
