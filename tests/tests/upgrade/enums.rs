@@ -121,8 +121,8 @@ fn labels_that_are_renamed() {
             json!({"R": "running", "T": "pending", "W": "R", "B": "it's", "Z": "dead", "D": "W"});
         assert_eq!(upgraded["states"], states);
         assert_eq!(upgraded["tube_stats"], json!(["Nord", "south"]));
-        let old = r#"SELECT xqueue.upgrade('{q}', '{"states": {"R": "pending"}}')"#;
-        q.fails(old, "55000 22023", "");
+        let upgrade = r#"SELECT xqueue.upgrade('{q}', '{"states": {"R": "pending"}}')"#;
+        q.fails(upgrade, "55000 22023", "");
         // The note on the table is updated too, for a dump of the table alone.
         let note =
             "SELECT obj_description(oid, 'pg_trigger')::jsonb->'options'->'states' FROM pg_trigger
