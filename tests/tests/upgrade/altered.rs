@@ -23,7 +23,9 @@ fn strip(q: &mut Queue) {
 fn a_column_that_has_got_another_type() {
     let mut q = Queue::with("altered", COLUMNS, &serde_json::from_str(ALL).expect("options"));
     let mut other = Queue::new("altered");
-    q.sql("SELECT xqueue.put('{q}', '{}'); SELECT xqueue.take('{q}'); SELECT xqueue.put('{q}', '{}')");
+    q.sql(
+        "SELECT xqueue.put('{q}', '{}'); SELECT xqueue.take('{q}'); SELECT xqueue.put('{q}', '{}')",
+    );
     strip(&mut q);
     for (column, kind, using, wanted, back) in [
         ("owner", "bigint", "140737488355328", "uuid", "NULL"),
