@@ -20,5 +20,4 @@ mod raised;
 mod shortcuts;
 mod state_machine;
 mod take_by_id;
-mod wrong_ids;
 mod wrong_types;

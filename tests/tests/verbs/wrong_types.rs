@@ -4,7 +4,7 @@
 
 mod calls;
 
-use calls::{Call, KEYS, Key};
+use calls::{KEYS, Key, call};
 use postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -30,8 +30,7 @@ const OF_THE_SERVER: [&str; 3] = [
 ];
 
 fn random() -> StdRng {
-    let seed = seed();
-    StdRng::seed_from_u64(seed)
+    StdRng::seed_from_u64(seed())
 }
 
 /// A server of the test's own, with types and queues.
@@ -47,12 +46,10 @@ impl World {
         cluster.wait_running();
         let mut client = cluster.client();
         // Only fatal messages are logged.
-        client.batch_execute("SET log_min_messages = fatal").expect("a setting");
-        client.batch_execute(values::TYPES).expect("the types");
-        client.batch_execute(ATTEMPT).expect("the function");
-        for key in KEYS {
-            client.batch_execute(&key.table()).unwrap_or_else(|e| panic!("{}: {e:?}", key.name));
-        }
+        client.run("SET log_min_messages = fatal");
+        client.run(values::TYPES);
+        client.run(ATTEMPT);
+        KEYS.iter().for_each(|key| client.run(&key.table()));
         let pid = pid(&mut client);
         World { cluster, client, pid }
     }
@@ -170,11 +167,11 @@ fn every_function_with_a_wrong_type_for_each_argument() {
         for argument in 0..function.arguments.len() {
             for value in values.choose_multiple(&mut random, VALUES_PER_ARGUMENT) {
                 let key = KEYS.choose(&mut random).expect("a key");
-                calls.push(Call { function: &function, key, argument, value }.sql());
+                calls.push(call(&function, key, Some((argument, value))));
             }
         }
         let key = KEYS.choose(&mut random).expect("a key");
-        calls.push(calls::plain(&function, key));
+        calls.push(call(&function, key, None));
     }
     let (procedures, functions): (Vec<_>, Vec<_>) =
         calls.into_iter().partition(|call| call.starts_with("CALL"));
@@ -205,31 +202,26 @@ fn expanded_values() {
         let create = format!(
             "CREATE FUNCTION via_{number}(sql text) RETURNS text LANGUAGE plpgsql AS $f$ {body} $f$"
         );
-        world.client.batch_execute(&create).unwrap_or_else(|e| panic!("{create}: {e:?}"));
+        world.client.run(&create);
         for Key { name, .. } in KEYS {
             for call in [
-                format!("xqueue.peek(''{name}'', $1)"),
-                format!("xqueue.stats(''{name}'', $1)"),
-                format!("xqueue.take(''{name}'', id => $1)"),
-                format!("xqueue.delete(NULL::{name}, $1)"),
-                format!("xqueue.wait(''{name}'', $1, ''1 ms'')"),
-                "xqueue.ack($1)".to_string(),
-                "xqueue.peek($1)".to_string(),
+                "peek(''{q}'', $1)",
+                "stats(''{q}'', $1)",
+                "take(''{q}'', id => $1)",
+                "delete(NULL::{q}, $1)",
+                "wait(''{q}'', $1, ''1 ms'')",
+                "ack($1)",
+                "peek($1)",
             ] {
-                calls.push(format!("SELECT via_{number}('SELECT {call}::text')"));
+                let call = call.replace("{q}", name);
+                calls.push(format!("SELECT via_{number}('SELECT xqueue.{call}::text')"));
             }
         }
     }
     world.attempt(&calls);
     // The functions still have the old types.
-    world
-        .client
-        .batch_execute("ALTER TABLE other ALTER id TYPE text, ADD more bytea")
-        .expect("altered");
-    world
-        .client
-        .batch_execute("ALTER TYPE loose ALTER ATTRIBUTE a TYPE text, ADD ATTRIBUTE c bytea")
-        .expect("altered");
+    world.client.run("ALTER TABLE other ALTER id TYPE text, ADD more bytea");
+    world.client.run("ALTER TYPE loose ALTER ATTRIBUTE a TYPE text, ADD ATTRIBUTE c bytea");
     let answers = world.attempt(&calls);
     println!("{} calls", 2 * answers.len());
     world.verify();

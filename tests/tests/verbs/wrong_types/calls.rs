@@ -79,7 +79,6 @@ impl Key {
 /// Returns a valid value for an argument.
 fn valid(argument: &Argument, key: &Key) -> String {
     match (argument.declared.as_str(), argument.name.as_str()) {
-        ("text", "queue") => format!("'{}'", key.name),
         ("anyelement", _) => format!("NULL::{}", key.name),
         ("anycompatible", _) => key.id.to_string(),
         ("jsonb", _) => "'{}'".to_string(),
@@ -87,51 +86,33 @@ fn valid(argument: &Argument, key: &Key) -> String {
         ("integer", _) => "1".to_string(),
         ("boolean", _) => "false".to_string(),
         ("uuid", _) => "'00000000-0000-0000-0000-000000000001'".to_string(),
-        ("regclass", _) => format!("'{}'", key.name),
+        ("text", "queue") | ("regclass", _) => format!("'{}'", key.name),
         ("text", "status") => "'B'".to_string(),
         _ => "'x'".to_string(),
     }
 }
 
-/// Returns whether a function waits forever by default.
-fn waits(function: &Function) -> bool {
-    matches!(function.name.as_str(), "wait" | "put_wait" | "next")
+/// Returns whether an argument is a timeout without which the function would wait forever.
+fn is_patience(function: &Function, argument: &Argument) -> bool {
+    let waits = matches!(function.name.as_str(), "wait" | "put_wait" | "next");
+    waits && argument.name == "timeout"
 }
 
-/// Returns whether a value would be a valid timeout: NULL waits forever, and other values can be long.
-fn would_wait(function: &Function, argument: &Argument, value: &str) -> bool {
-    let is_time = ["NULL", "::interval", "::time"].iter().any(|part| value.contains(part));
-    waits(function) && argument.name == "timeout" && is_time
-}
-
-/// Returns a call with valid arguments only.
-pub fn plain(function: &Function, key: &Key) -> String {
-    function.call(|argument| needed(function, argument, key))
-}
-
-fn needed(function: &Function, argument: &Argument, key: &Key) -> Option<String> {
-    let is_needed = argument.is_required || waits(function) && argument.name == "timeout";
-    is_needed.then(|| valid(argument, key))
-}
-
-/// A call with a value of the wrong type.
-pub struct Call<'a> {
-    pub function: &'a Function,
-    pub key: &'a Key,
-    pub argument: usize,
-    pub value: &'a str,
-}
-
-impl Call<'_> {
-    pub fn sql(&self) -> String {
-        let Call { function, key, value, .. } = self;
-        let wrong = &function.arguments[self.argument];
-        function.call(|argument| {
-            if std::ptr::eq(argument, wrong) && !would_wait(function, argument, value) {
+/// Returns a call with valid arguments, except one with this number that gets a value of the wrong type. A timeout gets
+/// no value that is a time: NULL waits forever, and others can be long.
+pub fn call(function: &Function, key: &Key, wrong: Option<(usize, &str)>) -> String {
+    function.call(|argument| {
+        let is_patience = is_patience(function, argument);
+        let is_time =
+            |value: &str| ["NULL", "::interval", "::time"].iter().any(|part| value.contains(part));
+        match wrong {
+            Some((number, value))
+                if std::ptr::eq(argument, &function.arguments[number])
+                    && !(is_patience && is_time(value)) =>
+            {
                 Some(value.to_string())
-            } else {
-                needed(function, argument, key)
             }
-        })
-    }
+            _ => (argument.is_required || is_patience).then(|| valid(argument, key)),
+        }
+    })
 }
