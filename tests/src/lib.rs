@@ -52,7 +52,7 @@ pub use producer::empty_tasks;
 pub use queue::{COLUMNS, LETTERS, Queue};
 pub use random::{chosen_seed, seed};
 pub use reads::Reads;
-pub use refused::{refused, sample};
+pub use refused::refused;
 pub use repeat::{drain, enough_kicks, enough_takes, mark, repeat_until};
 pub use role::Role;
 pub use server::Server;

@@ -1,12 +1,10 @@
 //! Statements that must be refused and change nothing.
 
-use postgres::Client;
 use serde_json::Value;
 
 use crate::client::{pid, values};
 use crate::errors::expect_error;
 use crate::queue::Queue;
-use crate::tasks::take;
 
 /// Asserts that each statement fails with this SQLSTATE and message and a hint, and leaves the table unchanged.
 #[track_caller]
@@ -33,16 +31,4 @@ fn image(q: &mut Queue) -> Vec<Value> {
     all.extend(values(&mut q.admin, columns, &[&q.name]));
     all.extend(values(&mut q.admin, "SELECT xqueue.stats($1::text)->'tasks'", &[&q.name]));
     all
-}
-
-/// Makes a queue whose task 1 this session has taken, 2 another session; 3 is ready, 4 waits.
-pub fn sample() -> (Queue, Client) {
-    let mut q = Queue::new("bad");
-    let mut other = q.client();
-    let name = q.name.clone();
-    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 3)");
-    assert_eq!(take(&mut q.admin, &name, "0", 1).len(), 1);
-    assert_eq!(take(&mut other, &name, "0", 1).len(), 1);
-    q.sql("INSERT INTO {q} (id, status, runat) VALUES (4, 'W', now() + interval '1 hour')");
-    (q, other)
 }
