@@ -15,7 +15,6 @@ mod performed;
 mod shape;
 mod times;
 
-use crowd::Crowd;
 use machine::Machine;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -42,5 +41,5 @@ fn a_queue_is_what_the_model_says() {
 /// how often it was released, lost, snatched or late, and no task is left.
 #[test]
 fn a_crowd_processes_every_task_once() {
-    Crowd::new(seed()).run();
+    crowd::run(seed());
 }
