@@ -210,29 +210,21 @@ impl Chooser<'_> {
     }
 
     fn take(&mut self) -> Operation {
-        let has_deadlines = self.model.features.ttr.is_some();
-        Operation::Take {
-            count: if self.is(0.6) { 1 } else { self.random.random_range(2..5) },
-            given: Given {
-                tube: self.tube(0.3),
-                ttr: self.give(0.3, has_deadlines),
-                ..Given::default()
-            },
-        }
+        let count = if self.is(0.6) { 1 } else { self.random.random_range(2..5) };
+        Operation::Take { count, given: self.given_to_take(0.3) }
     }
 
     fn take_named(&mut self) -> Operation {
         let count = if self.is(0.7) { 1 } else { self.random.random_range(2..4) };
         let can_be_taken = |task: &Task| matches!(task.status, 'R' | 'W' | 'B');
+        let keys = (0..count).map(|_| self.key(can_be_taken)).collect();
+        Operation::TakeNamed { keys, given: self.given_to_take(0.1) }
+    }
+
+    fn given_to_take(&mut self, tubes: f64) -> Given {
         let has_deadlines = self.model.features.ttr.is_some();
-        Operation::TakeNamed {
-            keys: (0..count).map(|_| self.key(can_be_taken)).collect(),
-            given: Given {
-                tube: self.tube(0.1),
-                ttr: self.give(0.3, has_deadlines),
-                ..Given::default()
-            },
-        }
+        let (tube, ttr) = (self.tube(tubes), self.give(0.3, has_deadlines));
+        Given { tube, ttr, ..Given::default() }
     }
 
     fn given_back(&mut self) -> Given {
@@ -298,31 +290,18 @@ impl Chooser<'_> {
 
     fn update(&mut self) -> Operation {
         let features = self.model.features.clone();
-        match self.random.random_range(0..8) {
+        let by_hand = match self.random.random_range(0..8) {
             0 => {
                 let status = self.any_of(&['R', 'W', 'B', 'Z', 'D']);
-                let status = if features.has(status) { status } else { 'R' };
-                self.hand(ByHand::Status(status), |_| true)
+                ByHand::Status(if features.has(status) { status } else { 'R' })
             }
-            1 if features.priority => {
-                let priority = self.random.random_range(-3..4);
-                self.hand(ByHand::Priority(priority), |_| true)
-            }
-            2 if features.tube => {
-                let tube = self.any_of(&TUBES);
-                self.hand(ByHand::Tube(tube), |_| true)
-            }
-            3 | 4 if features.ttl.is_some() => self.hand(ByHand::Expired, |_| true),
-            5..8 if features.has_runat() => self.due(),
-            _ => {
-                let payload = self.random.random_range(10..20);
-                self.hand(ByHand::Payload(payload), |_| true)
-            }
-        }
-    }
-
-    fn hand(&mut self, by_hand: ByHand, is_so: impl Fn(&Task) -> bool) -> Operation {
-        Operation::Update { key: self.key(is_so), by_hand }
+            1 if features.priority => ByHand::Priority(self.random.random_range(-3..4)),
+            2 if features.tube => ByHand::Tube(self.any_of(&TUBES)),
+            3 | 4 if features.ttl.is_some() => ByHand::Expired,
+            5..8 if features.has_runat() => return self.due(),
+            _ => ByHand::Payload(self.random.random_range(10..20)),
+        };
+        Operation::Update { key: self.key(|_| true), by_hand }
     }
 
     /// The order of two reasons for a release is not defined. A taken task is therefore made due only outside of a

@@ -63,16 +63,9 @@ impl Machine {
     }
 
     fn connect(&mut self) -> Connection {
-        let mut connection = Connection { client: self.q.client(), session: 0 };
-        self.greet(&mut connection);
-        connection
-    }
-
-    /// Starts a new session.
-    fn greet(&mut self, connection: &mut Connection) {
-        connection.client.batch_execute(PATIENCE).expect("the setting is known");
-        connection.session = self.sessions.len();
-        self.sessions.push(scalar(&mut connection.client, "SELECT xqueue.identify()::text", &[]));
+        let mut client = self.q.client();
+        let session = greet(&mut client, &mut self.sessions);
+        Connection { client, session }
     }
 
     pub fn step(&mut self) {
@@ -105,32 +98,18 @@ impl Machine {
 
     fn transaction(&mut self, at: usize, step: Step) {
         let savepoint = self.model.savepoints(at);
-        match step {
-            Step::Begin => {
-                self.run(at, "BEGIN");
-                self.model.begin(at);
-            }
-            Step::Commit => {
-                self.run(at, "COMMIT");
-                self.model.commit(at);
-            }
-            Step::RollBack => {
-                self.run(at, "ROLLBACK");
-                self.model.roll_back(at);
-            }
-            Step::Savepoint => {
-                self.run(at, &format!("SAVEPOINT s{}", savepoint + 1));
-                self.model.begin(at);
-            }
-            Step::RollBackTo => {
-                self.run(at, &format!("ROLLBACK TO s{savepoint}"));
-                self.model.roll_back_to(at);
-                self.late.end(at, false);
-            }
-            _ => {
-                self.run(at, &format!("RELEASE s{savepoint}"));
-                self.model.keep_layer(at);
-            }
+        let (sql, follow): (String, fn(&mut Model, usize)) = match step {
+            Step::Begin => ("BEGIN".into(), Model::begin),
+            Step::Commit => ("COMMIT".into(), Model::commit),
+            Step::RollBack => ("ROLLBACK".into(), Model::roll_back),
+            Step::Savepoint => (format!("SAVEPOINT s{}", savepoint + 1), Model::begin),
+            Step::RollBackTo => (format!("ROLLBACK TO s{savepoint}"), Model::roll_back_to),
+            _ => (format!("RELEASE s{savepoint}"), Model::keep_layer),
+        };
+        self.run(at, &sql);
+        follow(&mut self.model, at);
+        if step == Step::RollBackTo {
+            self.late.end(at, false);
         }
     }
 
@@ -151,7 +130,7 @@ impl Machine {
         let expected = self.model.perform(at, me, &operation);
         if locks {
             // The worker can hold a lock on the table for a moment.
-            self.connections[at].client.batch_execute("SET lock_timeout = 0").expect("a setting");
+            self.connections[at].client.run("SET lock_timeout = 0");
         }
         self.late.begin(at, &operation);
         let found = self.ask(at, &sql, &operation);
@@ -171,7 +150,8 @@ impl Machine {
         }
         self.shape.becomes(&self.model.features);
         if expected.is_err() && self.model.in_transaction(at) {
-            self.recover(at);
+            let has_savepoint = self.model.savepoints(at) > 0;
+            self.transaction(at, if has_savepoint { Step::RollBackTo } else { Step::RollBack });
         } else if locks && self.model.in_transaction(at) {
             // The lock would block all other sessions.
             let end = if self.random.random_bool(0.5) { Step::Commit } else { Step::RollBack };
@@ -179,7 +159,7 @@ impl Machine {
             self.shape.becomes(&self.model.features);
         }
         if locks {
-            self.connections[at].client.batch_execute(PATIENCE).expect("a setting");
+            self.connections[at].client.run(PATIENCE);
         }
     }
 
@@ -210,12 +190,6 @@ impl Machine {
         Ok(values.filter(|value| !value.is_empty()).map(key).collect())
     }
 
-    /// Rolls back after an error, to the last savepoint or completely.
-    fn recover(&mut self, at: usize) {
-        let has_savepoint = self.model.savepoints(at) > 0;
-        self.transaction(at, if has_savepoint { Step::RollBackTo } else { Step::RollBack });
-    }
-
     fn leave(&mut self, at: usize, terminated: bool) {
         let session = self.connections[at].session;
         self.note(at, if terminated { "-- is terminated" } else { "-- disconnects" });
@@ -233,9 +207,8 @@ impl Machine {
     fn discard(&mut self, at: usize) {
         let session = self.connections[at].session;
         self.run(at, "DISCARD ALL");
-        let mut connection = self.connections.remove(at);
-        self.greet(&mut connection);
-        self.connections.insert(at, connection);
+        let connection = &mut self.connections[at];
+        connection.session = greet(&mut connection.client, &mut self.sessions);
         self.model.end_session(session);
     }
 
@@ -244,7 +217,6 @@ impl Machine {
         let expected = self.expected();
         let sql = self.shape.table(&self.q.name);
         let start = Instant::now();
-        let mut pause = Duration::from_millis(1);
         loop {
             let found = self.found(&sql);
             if found == expected {
@@ -253,37 +225,33 @@ impl Machine {
             if start.elapsed() > DEADLINE {
                 self.fail(&difference(&expected, &found));
             }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(3));
         }
     }
 
     fn expected(&self) -> Vec<String> {
-        let mut lines = self.lines(self.model.tasks.iter());
-        let counters = &self.model.counters;
-        let calls = counters.calls.iter().filter(|(_, count)| **count != 0);
-        lines.extend(calls.map(|(call, count)| format!("{call}: {count}")));
-        lines.extend(counters.transitions.iter().map(|(ends, count)| format!("{ends}: {count}")));
-        for (state, letter) in STATES {
-            let count = self.model.tasks.values().filter(|task| task.status == letter).count();
-            lines.push(format!("{state}: {count} tasks"));
-            if self.model.features.tube {
-                let in_tube = self.model.tasks.values().filter(|task| task.tube == Some("a"));
-                let count = in_tube.filter(|task| task.status == letter).count();
-                lines.push(format!("{state}: {count} tasks in tube a"));
-            }
-        }
-        if self.model.features.capacity.is_some() {
-            lines.push(format!("room for {} tasks is reserved", self.model.reserved()));
-        }
-        lines.sort();
-        lines
+        let Model { tasks, counters, .. } = &self.model;
+        let counts = |is_meant: fn(&Task) -> bool| -> Value {
+            let count =
+                |letter| tasks.values().filter(|t| t.status == letter && is_meant(t)).count();
+            STATES.into_iter().map(|(state, letter)| (state, count(letter))).collect()
+        };
+        let stats = json!({
+            "calls": counters.calls, "transitions": counters.transitions, "tasks": counts(|_| true),
+            "tubes": {"a": {"tasks": counts(|task| task.tube == Some("a"))}},
+            "reserved": self.model.reserved(), "exact": true,
+        });
+        self.report(self.lines(tasks.iter()), &stats)
     }
 
     fn found(&mut self, sql: &str) -> Vec<String> {
         let table: String = scalar(&mut self.q.admin, sql, &[]);
         let stats = self.q.stats();
-        let mut lines: Vec<String> = table.lines().map(str::to_owned).collect();
+        self.report(table.lines().map(str::to_owned).collect(), &stats)
+    }
+
+    /// Adds the statistics to the lines of the table.
+    fn report(&self, mut lines: Vec<String>, stats: &Value) -> Vec<String> {
         for part in ["calls", "transitions"] {
             let counts = stats[part].as_object().expect("an object of counters");
             let counts = counts.iter().filter(|(_, count)| **count != json!(0));
@@ -299,9 +267,7 @@ impl Machine {
         if self.model.features.capacity.is_some() {
             lines.push(format!("room for {} tasks is reserved", stats["reserved"]));
         }
-        if stats["exact"] != json!(true) {
-            lines.push("not exact".into());
-        }
+        lines.push(format!("exact: {}", stats["exact"]));
         lines.sort();
         lines
     }
@@ -340,6 +306,13 @@ impl Machine {
         let first = self.log.len().saturating_sub(SHOWN);
         panic!("{}\nstep {}: {what}", self.log[first..].join("\n"), self.log.len());
     }
+}
+
+/// Starts a new session and returns its number.
+fn greet(client: &mut Client, sessions: &mut Vec<String>) -> usize {
+    client.run(PATIENCE);
+    sessions.push(scalar(client, "SELECT xqueue.identify()::text", &[]));
+    sessions.len() - 1
 }
 
 const STATES: [(&str, char); 6] = [

@@ -1,5 +1,7 @@
 //! The model's outcome of each statement.
 
+use std::collections::BTreeMap;
+
 use super::model::*;
 use super::operation::{ByHand, Conflict, Given, Operation, Verb};
 
@@ -23,8 +25,10 @@ impl Model {
                 Operation::Step { verb, keys, given } => actor.step(*verb, keys, given),
                 Operation::Plow { n, given } => actor.plow(*n, given),
                 Operation::Kick { n } => actor.plow(*n, &Given::default()),
-                Operation::ReleaseAll => actor.take_away("snatch", |_| true),
-                Operation::GiveBack => actor.take_away("give_back", |task| task.owner == Some(me)),
+                Operation::ReleaseAll => Ok(actor.take_away("snatch", |_| true)),
+                Operation::GiveBack => {
+                    Ok(actor.take_away("give_back", |task| task.owner == Some(me)))
+                }
                 Operation::Insert { key, status, runat } => actor.insert(*key, *status, *runat),
                 Operation::Update { key, by_hand } => actor.update(*key, *by_hand),
                 Operation::Remove { key } => actor.remove(*key),
@@ -131,30 +135,40 @@ impl Actor<'_> {
         if self.model.reserve(self.connection, 0) { Ok(vec![]) } else { Err(NO_ROOM) }
     }
 
-    fn take(&mut self, count: usize, given: &Given) -> Result<Vec<Key>, Refusal> {
-        let features = self.model.features.clone();
-        if given.tube.is_some() && !features.tube || given.ttr && features.ttr.is_none() {
-            return Err(FEATURE_OFF);
+    /// Returns the tasks that are meant and not locked, in the order of takes.
+    fn free(&self, is_meant: impl Fn(&Task) -> bool) -> Vec<(Key, Task)> {
+        let mut free: Vec<_> = self.model.view(self.connection).into_iter().collect();
+        free.retain(|(key, task)| is_meant(task) && self.unless_locked(*key).is_ok());
+        if self.model.features.priority {
+            free.sort_by_key(|(key, task)| (task.priority, *key));
         }
-        let mut ready: Vec<(Key, Task)> = self.model.view(self.connection).into_iter().collect();
-        ready.retain(|(key, task)| {
-            task.status == 'R'
-                && (given.tube.is_none() || task.tube == given.tube)
-                && task.expires != Some(Time::Past)
-                && self.unless_locked(*key).is_ok()
-        });
-        if features.priority {
-            ready.sort_by_key(|(key, task)| (task.priority, *key));
-        }
-        ready.truncate(count);
-        for (key, task) in ready.clone() {
-            self.write(key, Some(self.taken(task, given)));
-        }
-        self.model.count(self.connection, "take", ready.len());
-        Ok(ready.into_iter().map(|(key, _)| key).collect())
+        free
     }
 
-    fn taken(&self, mut task: Task, given: &Given) -> Task {
+    /// Writes and counts the changed tasks.
+    fn change(&mut self, call: &'static str, changed: Vec<(Key, Task)>) -> Vec<Key> {
+        self.model.count(self.connection, call, changed.len());
+        let keys = changed.iter().map(|(key, _)| *key).collect();
+        changed.into_iter().for_each(|(key, task)| self.write(key, Some(task)));
+        keys
+    }
+
+    fn take(&mut self, count: usize, given: &Given) -> Result<Vec<Key>, Refusal> {
+        self.allow_take(given)?;
+        let mut ready = self.free(|task| task.status == 'R' && can_be_taken(task, given));
+        ready.truncate(count);
+        ready.iter_mut().for_each(|(_, task)| self.give(task, given));
+        Ok(self.change("take", ready))
+    }
+
+    fn allow_take(&self, given: &Given) -> Result<(), Refusal> {
+        let features = &self.model.features;
+        let is_off = given.tube.is_some() && !features.tube || given.ttr && features.ttr.is_none();
+        if is_off { Err(FEATURE_OFF) } else { Ok(()) }
+    }
+
+    /// Gives a task to this session.
+    fn give(&self, task: &mut Task, given: &Given) {
         let features = &self.model.features;
         (task.status, task.owner) = ('T', Some(self.me));
         if let Some(default) = features.ttr {
@@ -162,69 +176,45 @@ impl Actor<'_> {
             task.runat = has_time.then_some(Time::Future);
         }
         task.attempts += i64::from(features.retry.is_some());
-        task
     }
 
     /// Takes tasks in the order of `keys` and skips those that cannot be taken.
     fn take_named(&mut self, keys: &[Key], given: &Given) -> Result<Vec<Key>, Refusal> {
-        let features = self.model.features.clone();
-        if given.tube.is_some() && !features.tube || given.ttr && features.ttr.is_none() {
-            return Err(FEATURE_OFF);
+        self.allow_take(given)?;
+        let mut free: BTreeMap<Key, Task> = self
+            .free(|task| matches!(task.status, 'R' | 'W' | 'B') && can_be_taken(task, given))
+            .into_iter()
+            .collect();
+        let mut chosen: Vec<_> = keys.iter().filter_map(|key| free.remove_entry(key)).collect();
+        for (_, task) in &mut chosen {
+            task.runat = task.runat.filter(|_| !self.model.features.has_runat());
+            task.has_reason &= self.model.features.retry.is_none();
+            self.give(task, given);
         }
-        let mut chosen = Vec::new();
-        for key in keys {
-            let task = self.find(*key).filter(|task| {
-                matches!(task.status, 'R' | 'W' | 'B')
-                    && (given.tube.is_none() || task.tube == given.tube)
-                    && task.expires != Some(Time::Past)
-                    && self.unless_locked(*key).is_ok()
-            });
-            let Some(mut task) = task else { continue };
-            task.runat = task.runat.filter(|_| !features.has_runat());
-            task.has_reason &= features.retry.is_none();
-            self.write(*key, Some(self.taken(task, given)));
-            chosen.push(*key);
-        }
-        self.model.count(self.connection, "take", chosen.len());
-        Ok(chosen)
+        Ok(self.change("take", chosen))
     }
 
     /// Makes taken tasks ready; the take does not count as an attempt.
-    fn take_away(
+    fn take_away(&mut self, call: &'static str, is_meant: impl Fn(&Task) -> bool) -> Vec<Key> {
+        let taken = self.free(|task| task.status == 'T' && is_meant(task));
+        self.return_all(call, taken, &Return { unused: true, ..Return::default() })
+    }
+
+    fn return_all(
         &mut self,
         call: &'static str,
-        is_meant: impl Fn(&Task) -> bool,
-    ) -> Result<Vec<Key>, Refusal> {
-        let view = self.model.view(self.connection).into_iter();
-        let free = view.filter(|(key, task)| {
-            task.status == 'T' && is_meant(task) && self.unless_locked(*key).is_ok()
-        });
-        let chosen: Vec<(Key, Task)> = free.collect();
-        for (key, task) in &chosen {
-            let unused = Return { unused: true, ..Return::default() };
-            let task = self.model.returned(task, &unused);
-            self.write(*key, Some(task));
-        }
-        self.model.count(self.connection, call, chosen.len());
-        Ok(chosen.into_iter().map(|(key, _)| key).collect())
+        mut tasks: Vec<(Key, Task)>,
+        back: &Return,
+    ) -> Vec<Key> {
+        tasks.iter_mut().for_each(|(_, task)| *task = self.model.returned(task, back));
+        self.change(call, tasks)
     }
 
     fn plow(&mut self, n: usize, given: &Given) -> Result<Vec<Key>, Refusal> {
         self.allow(Verb::Dig, given)?;
-        let view = self.model.view(self.connection).into_iter();
-        let free =
-            view.filter(|(key, task)| task.status == 'B' && self.unless_locked(*key).is_ok());
-        let mut chosen: Vec<(Key, Task)> = free.collect();
-        if self.model.features.priority {
-            chosen.sort_by_key(|(key, task)| (task.priority, *key));
-        }
-        chosen.truncate(n);
-        for (key, task) in &chosen {
-            let task = self.model.returned(task, &back(given, false, false));
-            self.write(*key, Some(task));
-        }
-        self.model.count(self.connection, "kick", chosen.len());
-        Ok(chosen.into_iter().map(|(key, _)| key).collect())
+        let mut buried = self.free(|task| task.status == 'B');
+        buried.truncate(n);
+        Ok(self.return_all("kick", buried, &back(given, false, false)))
     }
 
     fn step(&mut self, verb: Verb, keys: &[Key], given: &Given) -> Result<Vec<Key>, Refusal> {
@@ -368,6 +358,10 @@ impl Actor<'_> {
         }
         Ok(vec![])
     }
+}
+
+fn can_be_taken(task: &Task, given: &Given) -> bool {
+    (given.tube.is_none() || task.tube == given.tube) && task.expires != Some(Time::Past)
 }
 
 fn back(given: &Given, failed: bool, renews: bool) -> Return {

@@ -9,14 +9,84 @@ use super::model::{Key, Task, Time};
 use super::operation::{ByHand, Conflict, Given, Operation, Verb};
 use super::times::Times;
 
+/// A kind of key: the columns of the table, the SQL of each key column's value, and the SQL of the number in a key. In a
+/// value, `{n}` stands for the number and `{z}` for its 12 digits.
 #[derive(Clone, Copy, Debug)]
-enum KeyKind {
-    Number,
-    Uuid,
-    Text,
-    Numeric,
-    Bytes,
-    Pair,
+struct KeyKind {
+    columns: &'static str,
+    values: &'static [(&'static str, &'static str)],
+    number: &'static str,
+}
+
+const KEYS: [KeyKind; 6] = [
+    KeyKind { columns: "id bigint PRIMARY KEY", values: &[("id", "{n}")], number: "id" },
+    KeyKind {
+        columns: "id uuid PRIMARY KEY",
+        values: &[("id", "'00000000-0000-0000-0000-{z}'::uuid")],
+        number: "right(id::text, 12)::bigint",
+    },
+    KeyKind {
+        columns: "id text COLLATE \"C\" PRIMARY KEY",
+        values: &[("id", "'k-{z}'::text")],
+        number: "right(id, 12)::bigint",
+    },
+    KeyKind {
+        columns: "id numeric PRIMARY KEY",
+        values: &[("id", "{n}::numeric")],
+        number: "id::bigint",
+    },
+    KeyKind {
+        columns: "id bytea PRIMARY KEY",
+        values: &[("id", "'\\x{z}'::bytea")],
+        number: "encode(id, 'hex')::bigint",
+    },
+    KeyKind {
+        columns: "a integer, b smallint, PRIMARY KEY (a, b)",
+        values: &[("a", "{n} / 10"), ("b", "{n} % 10")],
+        number: "a * 10 + b",
+    },
+];
+
+impl KeyKind {
+    /// Returns each key column with its value in SQL.
+    fn parts(self, key: Key) -> impl Iterator<Item = (&'static str, String)> {
+        let value = move |value: &str| {
+            value.replace("{n}", &key.to_string()).replace("{z}", &format!("{key:012}"))
+        };
+        self.values.iter().map(move |(column, part)| (*column, value(part)))
+    }
+
+    fn names(self) -> String {
+        self.values.iter().map(|(column, _)| *column).collect::<Vec<_>>().join(", ")
+    }
+
+    fn value(self, key: Key) -> String {
+        self.parts(key).map(|(_, value)| value).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Returns the argument that names tasks.
+    fn argument(self, keys: &[Key]) -> String {
+        let row = if self.values.len() > 1 { "ROW" } else { "" };
+        let ids: Vec<_> = keys.iter().map(|key| format!("{row}({})", self.value(*key))).collect();
+        if ids.len() == 1 { ids.concat() } else { format!("ARRAY[{}]", ids.join(", ")) }
+    }
+
+    /// Returns the SQL of a task as jsonb.
+    fn task(self, key: Key, payload: Option<i64>) -> String {
+        let members: String =
+            self.parts(key).map(|(name, value)| format!("'{name}', {value}, ")).collect();
+        let payload = payload.map_or("NULL".into(), |payload| payload.to_string());
+        format!("jsonb_build_object({members}'payload', {payload})")
+    }
+
+    /// Returns the key of a task that is jsonb.
+    fn key_in(self, task: &Value) -> Key {
+        let number = |name: &str| task[name].as_i64();
+        let digits = || task["id"].as_str()?.rsplit(['-', 'x']).next()?.parse().ok();
+        let pair = || Some(number("a")? * 10 + number("b")?);
+        let key = number("id").or_else(digits).or_else(pair);
+        key.unwrap_or_else(|| panic!("no key: {task}"))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,19 +129,9 @@ pub struct Shape {
 
 impl Shape {
     pub fn random(random: &mut StdRng, features: &Features) -> Shape {
-        let [number, uuid, text] = [KeyKind::Number, KeyKind::Uuid, KeyKind::Text];
-        let key = [number, uuid, text, KeyKind::Numeric, KeyKind::Bytes, KeyKind::Pair]
-            [random.random_range(0..6)];
+        let key = KEYS[random.random_range(0..KEYS.len())];
         let labels = [Labels::Letters, Labels::Words, Labels::Enum, Labels::Numbers]
             [random.random_range(0..4)];
-        let columns = match key {
-            KeyKind::Number => "id bigint PRIMARY KEY",
-            KeyKind::Uuid => "id uuid PRIMARY KEY",
-            KeyKind::Text => "id text COLLATE \"C\" PRIMARY KEY",
-            KeyKind::Numeric => "id numeric PRIMARY KEY",
-            KeyKind::Bytes => "id bytea PRIMARY KEY",
-            KeyKind::Pair => "a integer, b smallint, PRIMARY KEY (a, b)",
-        };
         let mut options = options(features);
         let (mut state, mut status, mut enumeration) = (String::new(), "status", None);
         if labels != Labels::Letters {
@@ -93,7 +153,7 @@ impl Shape {
             expires: Times::random(random, features.ttl.is_some(), false),
             features: features.clone(),
             options,
-            columns: format!("{columns}, payload jsonb{state}"),
+            columns: format!("{}, payload jsonb{state}", key.columns),
             status,
             enumeration,
         }
@@ -137,7 +197,7 @@ impl Shape {
         format!(
             "SELECT coalesce(string_agg({}, E'\\n' ORDER BY {}), '') FROM {q}",
             self.lines(),
-            key_of(self.key)
+            self.key.number
         )
     }
 
@@ -156,22 +216,14 @@ impl Shape {
             "concat_ws(' ', {}, CASE {status}::text{states} END, 'owner', coalesce(owner::text, '-'), \
          'attempts', {}, 'priority', {}, 'tube', {}, 'payload', coalesce(payload::text, '-'), \
          'runat', {}, 'expires', {}, 'ttr', {}, 'reason', {})",
-            key_of(*key),
+            key.number,
             optional(features.retry.is_some(), "attempts", "0"),
             optional(features.priority, "priority", "0"),
             optional(features.tube, "coalesce(tube, '-')", "-"),
             optional(features.has_runat(), &runat.shown("runat"), "-"),
             optional(features.ttl.is_some(), &expires.shown("expires"), "-"),
-            optional(
-                features.ttr.is_some(),
-                "CASE WHEN ttr IS NULL THEN 'false' ELSE 'true' END",
-                "false"
-            ),
-            optional(
-                features.retry.is_some(),
-                "CASE WHEN reason IS NULL THEN 'false' ELSE 'true' END",
-                "false"
-            ),
+            optional(features.ttr.is_some(), "(ttr IS NOT NULL)::text", "false"),
+            optional(features.retry.is_some(), "(reason IS NOT NULL)::text", "false"),
         )
     }
 
@@ -199,52 +251,8 @@ impl Shape {
         )
     }
 
-    /// Returns the key of a task in jsonb.
     pub fn key_in(&self, task: &Value) -> Key {
-        let part = |name: &str| task[name].as_i64().unwrap_or_else(|| panic!("no {name}: {task}"));
-        let digits =
-            |text: &str| text.rsplit(['-', 'x']).next().and_then(|digits| digits.parse().ok());
-        match self.key {
-            KeyKind::Number | KeyKind::Numeric => part("id"),
-            KeyKind::Pair => part("a") * 10 + part("b"),
-            _ => task["id"].as_str().and_then(digits).unwrap_or_else(|| panic!("no id: {task}")),
-        }
-    }
-
-    fn members(&self, key: Key) -> Value {
-        match self.key {
-            KeyKind::Number | KeyKind::Numeric => json!({"id": key}),
-            KeyKind::Uuid => json!({"id": format!("00000000-0000-0000-0000-{key:012}")}),
-            KeyKind::Text => json!({"id": format!("k-{key:06}")}),
-            KeyKind::Bytes => json!({"id": format!("\\x{key:012}")}),
-            KeyKind::Pair => json!({"a": key / 10, "b": key % 10}),
-        }
-    }
-
-    fn value(&self, key: Key) -> String {
-        match self.key {
-            KeyKind::Number => key.to_string(),
-            KeyKind::Uuid => format!("'00000000-0000-0000-0000-{key:012}'::uuid"),
-            KeyKind::Text => format!("'k-{key:06}'::text"),
-            KeyKind::Numeric => format!("{key}::numeric"),
-            KeyKind::Bytes => format!("'\\x{key:012}'::bytea"),
-            KeyKind::Pair => format!("ROW({}, {})", key / 10, key % 10),
-        }
-    }
-
-    fn columns_of_key(&self) -> &'static str {
-        if matches!(self.key, KeyKind::Pair) { "a, b" } else { "id" }
-    }
-
-    /// Returns the argument that names tasks.
-    fn named(&self, keys: &[Key]) -> String {
-        match keys {
-            [key] => self.value(*key),
-            _ => {
-                let values: Vec<String> = keys.iter().map(|key| self.value(*key)).collect();
-                format!("ARRAY[{}]", values.join(", "))
-            }
-        }
+        self.key.key_in(task)
     }
 
     /// Returns the statement, in the row form if `rows` is set. It returns tasks as jsonb in one column.
@@ -255,28 +263,29 @@ impl Shape {
             let arguments = [vec![queue.clone()], arguments].concat().join(", ");
             format!("SELECT {result} FROM xqueue.{function}({arguments}) AS t")
         };
-        let by_key = |key: &Key| format!("({}) = ({})", self.columns_of_key(), self.parts(*key));
+        let by_key = |key: &Key| format!("({}) = ({})", self.key.names(), self.key.value(*key));
         match operation {
             Operation::Put { keys, given } => {
-                let task = |key: &Key| {
-                    let mut task = self.members(*key);
-                    task["payload"] = given.update.map_or(Value::Null, Value::from);
-                    task
+                let tasks: Vec<_> =
+                    keys.iter().map(|key| self.key.task(*key, given.update)).collect();
+                let tasks = match &tasks[..] {
+                    [task] => task.clone(),
+                    _ => format!("jsonb_build_array({})", tasks.join(", ")),
                 };
-                let mut tasks: Vec<Value> = keys.iter().map(task).collect();
-                let tasks = if tasks.len() == 1 { tasks.remove(0) } else { Value::Array(tasks) };
-                let given = Given { update: None, ..given.clone() };
-                call("put", [vec![format!("'{tasks}'::jsonb")], arguments(&given)].concat())
+                call(
+                    "put",
+                    [vec![tasks], arguments(&Given { update: None, ..given.clone() })].concat(),
+                )
             }
             Operation::Take { count, given } => {
                 call("take", [vec![format!("count => {count}")], arguments(given)].concat())
             }
             Operation::TakeNamed { keys, given } => {
-                let named = format!("id => {}", self.named(keys));
+                let named = format!("id => {}", self.key.argument(keys));
                 call("take", [vec![named], arguments(given)].concat())
             }
             Operation::Step { verb, keys, given } => {
-                let mut list = vec![self.named(keys)];
+                let mut list = vec![self.key.argument(keys)];
                 list.extend(match verb {
                     Verb::Switch(to) => Some(format!("'{}'", self.label(*to))),
                     Verb::Touch => Some("'1 hour'".into()),
@@ -292,8 +301,7 @@ impl Shape {
             Operation::ReleaseAll => format!("SELECT xqueue.release_all({queue})"),
             Operation::GiveBack => format!("SELECT xqueue.give_back({queue})"),
             Operation::Insert { key, status, runat } => {
-                let mut columns = self.columns_of_key().to_string();
-                let mut values = self.parts(*key);
+                let (mut columns, mut values) = (self.key.names(), self.key.value(*key));
                 if let Some(status) = status {
                     columns += &format!(", {}", self.status);
                     values += &format!(", '{}'", self.label(*status));
@@ -321,13 +329,6 @@ impl Shape {
             }
             Operation::Truncate if rows => format!("TRUNCATE {q}"),
             Operation::Truncate => format!("SELECT xqueue.truncate('{q}')"),
-        }
-    }
-
-    fn parts(&self, key: Key) -> String {
-        match self.key {
-            KeyKind::Pair => format!("{}, {}", key / 10, key % 10),
-            _ => self.value(key),
         }
     }
 
@@ -376,17 +377,6 @@ fn arguments(given: &Given) -> Vec<String> {
         Conflict::Update { at_once: true } => "on_conflict => 'update', delay => '0'".to_owned(),
     }));
     list
-}
-
-fn key_of(key: KeyKind) -> &'static str {
-    match key {
-        KeyKind::Number => "id",
-        KeyKind::Numeric => "id::bigint",
-        KeyKind::Bytes => "encode(id, 'hex')::bigint",
-        KeyKind::Uuid => "right(id::text, 12)::bigint",
-        KeyKind::Text => "right(id, 6)::bigint",
-        KeyKind::Pair => "a * 10 + b",
-    }
 }
 
 fn new_enum() -> String {
