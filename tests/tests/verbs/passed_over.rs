@@ -2,8 +2,6 @@
 //! them, and the queue's error names the skipped ones. Verbs that end or move a task do not need it as jsonb.
 
 mod by_server;
-mod by_trigger;
-#[path = "passed_over/many.rs"]
 mod many;
 
 use rand::SeedableRng;
@@ -116,13 +114,6 @@ fn cases<'a>(shapes: &[(&'a str, &'a str)]) -> Vec<Case<'a>> {
     cases
 }
 
-fn drop_functions(q: &mut Queue) {
-    for function in ["as_it_is", "raises", "keeps", "drops"] {
-        q.sql(&format!("DROP FUNCTION {{q}}_{function}() CASCADE"));
-    }
-    q.sql("DROP TABLE {q}_other CASCADE");
-}
-
 /// Puts tasks 1 to 20, some of them bad, each in a tube of its own or all in one.
 fn fill(q: &mut Queue, bad: &[i64], payload: &str, doc: &str, features: &str) {
     let tube = if features.contains("utube") { "'t' || n" } else { "'a'" };
@@ -203,7 +194,6 @@ fn a_take_passes_over_what_jsonb_cannot_hold() {
                 let rows = "SELECT to_jsonb(id) FROM xqueue.take(NULL::{q}, count => 9)";
                 assert_eq!(c.ask(rows).len(), 3, "{shape:?} {company}");
                 verbs_do_not_need_jsonb(&mut c, shape);
-                drop_functions(&mut q);
             }
         }
     }
@@ -248,7 +238,6 @@ fn a_take_passes_over_what_no_update_can_write() {
         for take in ["take('{q}')", "take('{q}', '1 min')", "take(NULL::{q}, count => 5)"] {
             c.fails(&format!("SELECT xqueue.{take}"), state, "");
         }
-        drop_functions(&mut q);
         q.sql("DELETE FROM {q} WHERE payload = 'bad'");
     }
 }
@@ -268,7 +257,6 @@ fn a_session_forgets_a_task_that_is_gone() {
         let writers = "SELECT to_jsonb(count(DISTINCT xmin::text)) FROM {q} WHERE status = 'T'";
         q.ask_one(writers) == json!(1)
     });
-    drop_functions(&mut q);
 }
 
 /// A trigger keeps the state: no verb reports a change that did not happen.
@@ -313,7 +301,6 @@ fn a_task_whose_state_a_trigger_keeps_is_left_unchanged() {
     let next = "CALL xqueue.next('{q}', '1 min', task => NULL)";
     q.fails(next, "55000", "task 1 was left unchanged");
     q.sql("DELETE FROM {q}");
-    drop_functions(&mut q);
 }
 
 /// A take skips a task only for errors about the task. Other errors concern the caller and are raised unchanged.
@@ -362,5 +349,29 @@ fn what_is_not_about_the_task_goes_to_the_caller() {
         c.batch_execute(&format!("SELECT xqueue.give_back('{}')", q.name)).expect("give_back");
     }
     q.sql("DELETE FROM {q}");
-    drop_functions(&mut q);
+}
+
+/// A waiting take does not wake itself when it undoes the take of a task that jsonb cannot hold.
+#[test]
+fn a_waiting_take_fires_few_triggers() {
+    let mut q = Queue::with("by_trigger", "id bigint PRIMARY KEY, doc json", &json!({}));
+    q.sql(r#"CREATE SEQUENCE {q}_fired; INSERT INTO {q} VALUES (1, '"\u0000"')"#);
+    q.before_each("UPDATE", "PERFORM nextval('{q}_fired'); RETURN new");
+    assert!(q.ask("SELECT xqueue.take('{q}', '1 s')").is_empty());
+    let fired = q.ask_one("SELECT to_jsonb(last_value) FROM {q}_fired").as_i64().expect("a number");
+    assert!(fired < 20, "{fired} calls of the trigger");
+}
+
+#[test]
+fn a_take_goes_on_behind_tasks_that_a_trigger_keeps() {
+    for count in [7, 12] {
+        let mut q = Queue::with("by_trigger", "id bigint PRIMARY KEY", &json!({}));
+        q.sql("INSERT INTO {q} SELECT generate_series(1, 20)");
+        let keeps = "IF new.status = 'T' AND new.id % 7 = 3 THEN RETURN NULL; END IF; RETURN new";
+        q.before_each("UPDATE", keeps);
+        let expected: Vec<i64> = (1..=20).filter(|id| id % 7 != 3).collect();
+        for part in expected.chunks(count as usize) {
+            assert_eq!(q.takes(count), part, "{count}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Refusals by the server itself: indexes, generated columns, triggers with built-in functions, foreign keys.
 
-use super::{REFUSALS, SHAPES, drop_functions, fill, queue, take_all_but_bad, taken};
+use super::{REFUSALS, SHAPES, fill, queue, take_all_but_bad, taken};
 use xqueue_tests::{Heard, Queue, json, wait_until};
 
 /// A take needs a subtransaction only for a task that enters an index which can refuse it.
@@ -32,7 +32,6 @@ fn an_index_that_a_task_does_not_come_into_costs_no_subtransaction() {
             writers == vec![json!(has_one); 3]
         });
     }
-    drop_functions(&mut q);
 }
 
 /// An existing index entry grows by the owner that the take writes.
@@ -47,7 +46,6 @@ fn a_task_whose_entry_gets_too_long_is_passed_over() {
         assert_eq!(q.takes(1), [2], "{index}");
         let error = q.error();
         assert!(error.contains("task 1 cannot be taken: index row size"), "{error}");
-        drop_functions(&mut q);
     }
 }
 
@@ -76,7 +74,6 @@ fn a_task_that_an_index_refuses_rests() {
         writes(&mut q) == last
     });
     assert!(q.error().contains("task 1 cannot be taken"));
-    drop_functions(&mut q);
 }
 
 /// Returns the id of a task that can be taken.
@@ -105,7 +102,6 @@ fn a_take_writes_few_of_many_tasks_that_an_index_refuses() {
     let count = written.as_i64().expect("a number");
     assert!(first.is_none() && (1..=110).contains(&count), "{count} were written for {first:?}");
     wait_until("the task behind them is taken", || try_take(&mut q).as_deref() == Some("400"));
-    drop_functions(&mut q);
 }
 
 /// The server cannot prepare such a check, and must not keep the half of its work.
@@ -127,7 +123,6 @@ fn a_check_with_a_constant_part_that_fails() {
             taken.extend(q.takes(2));
             taken.len() == 2
         });
-        drop_functions(&mut q);
     }
 }
 
@@ -173,7 +168,6 @@ fn a_take_that_gives_up_forgets_no_sub_queue() {
         try_take(&mut q);
         q.ask_one("SELECT to_jsonb(count(*)) FROM {q}") == json!(0)
     });
-    drop_functions(&mut q);
 }
 
 /// Tasks behind a refused one are in flight like any other.
@@ -186,7 +180,6 @@ fn a_task_behind_a_refused_one_is_in_flight() {
     let mut c = q.session();
     wait_until("the direct path takes", || try_take(&mut c).as_deref() == Some("3"));
     q.fails("UPDATE {q} SET status = 'T' WHERE id = 4", "23505", "");
-    drop_functions(&mut q);
 }
 
 /// Returns a session, and the warnings that it gets.
@@ -235,7 +228,6 @@ fn what_jsonb_cannot_hold_leaves_nothing_behind() {
             assert!(warned.is_empty(), "{columns} {call}: {warned:?}");
         }
         q.sql("DELETE FROM {q}");
-        drop_functions(&mut q);
     }
 }
 
@@ -254,7 +246,6 @@ fn what_fails_within_a_check_leaves_nothing_behind() {
     let warned = warnings.take();
     assert!(warned.is_empty(), "{warned:?}");
     q.sql("DELETE FROM {q}");
-    drop_functions(&mut q);
 }
 
 /// A trigger with a built-in function can also refuse a task.
@@ -277,7 +268,6 @@ fn a_trigger_of_the_server_refuses_a_task() {
     assert!(error.contains("cannot be taken: string is too long for tsvector"), "{error}");
     c.fails("SELECT xqueue.take('{q}')", "54000", "too long for tsvector");
     q.sql("DELETE FROM {q} WHERE payload = 'bad'");
-    drop_functions(&mut q);
 }
 
 /// A foreign key over the state refuses some tasks and not others.
@@ -297,7 +287,6 @@ fn a_foreign_key_over_the_state_refuses_a_task() {
     c.fails("SELECT xqueue.take('{q}')", "23503", "");
     q.sql("DELETE FROM {q} WHERE payload = 'bad'");
     q.sql("DROP TABLE {q}_allowed CASCADE");
-    drop_functions(&mut q);
 }
 
 /// The last try changes a row after an earlier change was rolled back, even if the page has no room for another
@@ -313,6 +302,5 @@ fn a_task_of_a_full_page_is_tried_again() {
         for take in ["take('{q}', count => 5)", "take('{q}')"] {
             q.session().fails(&format!("SELECT xqueue.{take}"), state, "");
         }
-        drop_functions(&mut q);
     }
 }

@@ -1,6 +1,6 @@
 //! Verbs that change many tasks skip those that no UPDATE can write, and change the others.
 
-use super::{COMPANY, REFUSALS, cases, drop_functions, fill, queue, taken};
+use super::{COMPANY, REFUSALS, cases, fill, queue, taken};
 use xqueue_tests::{Queue, ids, json};
 
 const SHAPES: [(&str, &str); 4] = [
@@ -21,7 +21,6 @@ fn with_each<T>(begin: impl Fn(&mut Queue) -> T, go_on: impl Fn(&mut Queue, T, &
         q.sql("UPDATE {q} SET payload = 'bad' WHERE id IN (1, 2, 5)");
         q.sql(&refusal.replace("'T'", "'R'"));
         go_on(&mut q, begun, state);
-        drop_functions(&mut q);
         q.sql("DELETE FROM {q}");
     }
 }
@@ -114,7 +113,6 @@ fn give_back_of_all_queues_passes_over_a_queue() {
     assert_eq!(c.ask("SELECT to_jsonb(xqueue.give_back())"), [json!(0)]);
     for q in others.iter_mut().chain([&mut q]) {
         q.sql("DELETE FROM {q}");
-        drop_functions(q);
     }
 }
 
@@ -133,7 +131,6 @@ fn many_tasks_pass_over_few() {
     assert_eq!(q.ask("SELECT xqueue.plow('{q}')").len(), 2500 - 3 - 1500);
     assert_eq!(in_state(&mut q, "B"), [700, 1400, 2100]);
     q.sql("DELETE FROM {q}");
-    drop_functions(&mut q);
 }
 
 /// Tasks that the caller names are changed all or not at all.
@@ -148,5 +145,4 @@ fn named_tasks_are_changed_together() {
     }
     assert_eq!(in_state(&mut q, "T").len(), 20);
     q.sql("DELETE FROM {q}");
-    drop_functions(&mut q);
 }
