@@ -66,32 +66,23 @@ fn a_role_that_may_not_call_the_function_of_a_default() {
     q.sql("RESET ROLE");
 }
 
+/// Triggers count the tasks of a default that puts or inserts.
 #[test]
-fn a_default_that_puts_into_the_same_queue() {
-    let mut q = queue();
-    q.sql(
-        "CREATE FUNCTION {q}_note() RETURNS text LANGUAGE plpgsql AS $$ BEGIN \
-           PERFORM xqueue.put('{q}', '{\"note\": \"inner\"}'); RETURN 'outer'; END $$",
-    );
-    q.sql("ALTER TABLE {q} ALTER note SET DEFAULT {q}_note()");
-    assert_eq!(put(&mut q, r#"{"payload": [1, 2, 3]}"#)["note"], "outer");
-    q.assert_tasks(&[("ready", 2)]);
-    let tasks = take(&mut q.admin, &q.name, "0", 5);
-    let outer = tasks.iter().find(|task| task["note"] == "outer");
-    assert_eq!(outer.map(|task| &task["payload"]), Some(&json!([1, 2, 3])));
-}
-
-/// A default that inserts rows into the table: triggers count them.
-#[test]
-fn a_default_that_inserts_into_the_same_table() {
-    let mut q = queue();
-    q.sql(
-        "CREATE FUNCTION {q}_note() RETURNS text LANGUAGE plpgsql AS $$ BEGIN \
-           INSERT INTO {q} (note) VALUES ('inner'), ('inner'); RETURN 'outer'; END $$",
-    );
-    q.sql("ALTER TABLE {q} ALTER note SET DEFAULT {q}_note()");
-    put(&mut q, "{}");
-    q.assert_tasks(&[("ready", 3)]);
+fn a_default_that_adds_tasks_to_the_same_queue() {
+    for (adds, tasks) in [
+        ("PERFORM xqueue.put('{q}', '{\"note\": \"inner\"}')", 2),
+        ("INSERT INTO {q} (note) VALUES ('inner'), ('inner')", 3),
+    ] {
+        let mut q = queue();
+        q.sql(&format!(
+            "CREATE FUNCTION {{q}}_note() RETURNS text LANGUAGE plpgsql AS $$ BEGIN {adds}; RETURN 'outer'; END $$;
+             ALTER TABLE {{q}} ALTER note SET DEFAULT {{q}}_note()"
+        ));
+        assert_eq!(put(&mut q, r#"{"payload": [1, 2, 3]}"#)["note"], "outer");
+        q.assert_tasks(&[("ready", tasks)]);
+        let outer = "SELECT payload FROM {q} WHERE note = 'outer'";
+        assert_eq!(q.ask_one(outer), json!([1, 2, 3]));
+    }
 }
 
 #[test]
