@@ -23,10 +23,9 @@ pub enum Step {
     Savepoint,
     RollBackTo,
     Release,
-    /// The connection closes, in order or by force, and another one opens.
-    Leave {
-        terminated: bool,
-    },
+    /// The connection closes, in order or by force (`Terminate`), and another one opens.
+    Leave,
+    Terminate,
     Discard,
 }
 
@@ -41,15 +40,15 @@ impl Step {
                 13..20 if model.savepoints(connection) < 3 => Step::Savepoint,
                 20..25 if has_savepoint => Step::RollBackTo,
                 25..29 if has_savepoint => Step::Release,
-                29 => Step::Leave { terminated: false },
-                30 => Step::Leave { terminated: true },
+                29 => Step::Leave,
+                30 => Step::Terminate,
                 _ => Step::Operation,
             };
         }
         match n {
             0..8 => Step::Begin,
-            8 => Step::Leave { terminated: false },
-            9 => Step::Leave { terminated: true },
+            8 => Step::Leave,
+            9 => Step::Terminate,
             10 => Step::Discard,
             _ => Step::Operation,
         }
@@ -82,10 +81,8 @@ impl Chooser<'_> {
             55..60 => self.step(Verb::Bury),
             60..64 => self.step(Verb::Touch),
             64..67 => self.step(Verb::Dig),
-            67..69 => {
-                Operation::Plow { n: self.random.random_range(0..4), given: self.given_back() }
-            }
-            69..71 => Operation::Kick { n: self.random.random_range(0..4) },
+            67..69 => Operation::Plow(self.random.random_range(0..4), self.given_back()),
+            69..71 => Operation::Kick(self.random.random_range(0..4)),
             71..75 => {
                 let to = self.any_of(&['R', 'W', 'B', 'Z', 'D', 'T']);
                 self.step(Verb::Switch(to))
@@ -95,7 +92,7 @@ impl Chooser<'_> {
             75..78 => self.step(Verb::Snatch),
             78..82 => self.step(Verb::Restart),
             82..84 => self.step(Verb::Delete),
-            84..86 => Operation::Remove { key: self.key(|_| true) },
+            84..86 => Operation::Remove(self.key(|_| true)),
             86 if self.is_alone() => Operation::Truncate,
             87..90 if self.is_alone() => self.upgrade(),
             _ => self.update(),
@@ -122,7 +119,7 @@ impl Chooser<'_> {
                 convert.insert(status, self.any_of(&choices));
             }
         }
-        Operation::Upgrade { features, convert }
+        Operation::Upgrade(features, convert)
     }
 
     fn any_of<T: Copy>(&mut self, choices: &[T]) -> T {
@@ -175,26 +172,28 @@ impl Chooser<'_> {
         let delay = self.give(0.25, features.delayed);
         let conflict = match self.random.random_range(0..10) {
             0 => Some(Conflict::Nothing),
-            1 | 2 => Some(Conflict::Update { at_once: !delay && self.is(0.3) }),
+            1 | 2 => Some(match !delay && self.is(0.3) {
+                true => Conflict::UpdateAtOnce,
+                false => Conflict::Update,
+            }),
             _ => None,
         };
         let key = |chooser: &mut Self| match conflict {
             Some(_) if chooser.is(0.7) => chooser.key(|_| true),
             _ => chooser.new_key(),
         };
-        Operation::Put {
-            keys: (0..count).map(|_| key(self)).collect(),
-            given: Given {
-                conflict,
-                delay,
-                ttl: self.give(0.4, features.ttl.is_some()),
-                ttr: self.give(0.4, features.ttr.is_some()),
-                priority: self.maybe(0.6, features.priority),
-                tube: self.tube(0.7),
-                update: self.maybe(0.5, true),
-                ..Given::default()
-            },
-        }
+        let keys = (0..count).map(|_| key(self)).collect();
+        let given = Given {
+            conflict,
+            delay,
+            ttl: self.give(0.4, features.ttl.is_some()),
+            ttr: self.give(0.4, features.ttr.is_some()),
+            priority: self.maybe(0.6, features.priority),
+            tube: self.tube(0.7),
+            update: self.maybe(0.5, true),
+            ..Given::default()
+        };
+        Operation::Put(keys, given)
     }
 
     fn insert(&mut self) -> Operation {
@@ -206,19 +205,19 @@ impl Chooser<'_> {
             Some('B' | 'D') => false,
             _ => features.delayed && self.is(0.3),
         };
-        Operation::Insert { key: self.new_key(), status, runat }
+        Operation::Insert(self.new_key(), status, runat)
     }
 
     fn take(&mut self) -> Operation {
         let count = if self.is(0.6) { 1 } else { self.random.random_range(2..5) };
-        Operation::Take { count, given: self.given_to_take(0.3) }
+        Operation::Take(count, self.given_to_take(0.3))
     }
 
     fn take_named(&mut self) -> Operation {
         let count = if self.is(0.7) { 1 } else { self.random.random_range(2..4) };
         let can_be_taken = |task: &Task| matches!(task.status, 'R' | 'W' | 'B');
         let keys = (0..count).map(|_| self.key(can_be_taken)).collect();
-        Operation::TakeNamed { keys, given: self.given_to_take(0.1) }
+        Operation::TakeNamed(keys, self.given_to_take(0.1))
     }
 
     fn given_to_take(&mut self, tubes: f64) -> Given {
@@ -277,7 +276,7 @@ impl Chooser<'_> {
             Verb::Touch => Given { if_held, ..Given::default() },
             Verb::Delete => Given::default(),
         };
-        Operation::Step { verb, keys, given }
+        Operation::Step(verb, keys, given)
     }
 
     /// Returns the right attempt of the first task, or the one before it.
@@ -301,7 +300,7 @@ impl Chooser<'_> {
             5..8 if features.has_runat() => return self.due(),
             _ => ByHand::Payload(self.random.random_range(10..20)),
         };
-        Operation::Update { key: self.key(|_| true), by_hand }
+        Operation::Update(self.key(|_| true), by_hand)
     }
 
     /// The order of two reasons for a release is not defined. A taken task is therefore made due only outside of a
@@ -320,7 +319,7 @@ impl Chooser<'_> {
         });
         let fit: Vec<Key> = fit.map(|(key, _)| key).collect();
         match fit.choose(self.random) {
-            Some(key) => Operation::Update { key: *key, by_hand: ByHand::Due },
+            Some(key) => Operation::Update(*key, ByHand::Due),
             None => self.take(),
         }
     }

@@ -31,7 +31,7 @@ impl Late {
 
     /// Before an operation: a take waits until no task can be late.
     pub fn begin(&mut self, at: usize, operation: &Operation) {
-        if !matches!(operation, Operation::Take { .. }) {
+        if !matches!(operation, Operation::Take(..)) {
             return;
         }
         if let Some(until) = self.until.take() {
@@ -44,8 +44,8 @@ impl Late {
     /// After an operation that has succeeded.
     pub fn done(&mut self, at: usize, operation: &Operation) {
         self.transactions[at].changes |= match operation {
-            Operation::Put { given, .. } => given.conflict.is_some(),
-            Operation::Update { by_hand, .. } => matches!(by_hand, ByHand::Payload(_)),
+            Operation::Put(_, given) => given.conflict.is_some(),
+            Operation::Update(_, by_hand) => matches!(by_hand, ByHand::Payload(_)),
             _ => false,
         };
     }

@@ -73,7 +73,7 @@ impl Machine {
         let step = Step::random(&mut self.random, &self.model, at);
         match step {
             Step::Operation => self.operation(at),
-            Step::Leave { terminated } => self.leave(at, terminated),
+            Step::Leave | Step::Terminate => self.leave(at, step == Step::Terminate),
             Step::Discard => self.discard(at),
             _ => self.transaction(at, step),
         }
@@ -126,7 +126,7 @@ impl Machine {
         let rows = self.random.random_bool(0.3);
         let sql = self.shape.sql(&self.q.name, &operation, rows);
         self.note(at, &sql);
-        let locks = matches!(operation, Operation::Truncate | Operation::Upgrade { .. });
+        let locks = matches!(operation, Operation::Truncate | Operation::Upgrade(..));
         let expected = self.model.perform(at, me, &operation);
         if locks {
             // The worker can hold a lock on the table for a moment.
@@ -182,7 +182,7 @@ impl Machine {
             _ => None,
         });
         let key = |value: &str| match operation {
-            Operation::Kick { .. } | Operation::ReleaseAll | Operation::GiveBack => {
+            Operation::Kick(_) | Operation::ReleaseAll | Operation::GiveBack => {
                 value.parse().expect("a number")
             }
             _ => self.shape.key_in(&value.parse().expect("a task as jsonb")),
@@ -237,7 +237,7 @@ impl Machine {
             STATES.into_iter().map(|(state, letter)| (state, count(letter))).collect()
         };
         let stats = json!({
-            "calls": counters.calls, "transitions": counters.transitions, "tasks": counts(|_| true),
+            "calls": counters, "transitions": {}, "tasks": counts(|_| true),
             "tubes": {"a": {"tasks": counts(|task| task.tube == Some("a"))}},
             "reserved": self.model.reserved(), "exact": true,
         });
@@ -327,8 +327,8 @@ const STATES: [(&str, char); 6] = [
 /// Compares tasks; a take returns its tasks in the order in which it takes them.
 fn same_tasks(operation: &Operation, expected: &[Key], found: &[Key]) -> bool {
     match operation {
-        Operation::Take { .. } | Operation::TakeNamed { .. } => expected == found,
-        Operation::Kick { .. } | Operation::ReleaseAll | Operation::GiveBack => {
+        Operation::Take(..) | Operation::TakeNamed(..) => expected == found,
+        Operation::Kick(_) | Operation::ReleaseAll | Operation::GiveBack => {
             found == [expected.len() as i64]
         }
         _ => {

@@ -46,21 +46,12 @@ pub const DUPLICATE: Refusal = "23505";
 pub const LOCKED: Refusal = "55P03";
 pub const NO_ROOM: Refusal = "53400";
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    pub calls: BTreeMap<&'static str, i64>,
-    /// Keyed by both states, such as "R-T".
-    pub transitions: BTreeMap<String, i64>,
-}
+/// Counts of calls, such as "take", and of transitions, such as "R-T".
+pub type Counters = BTreeMap<String, i64>;
 
-impl Counters {
-    fn absorb(&mut self, later: Counters) {
-        for (call, count) in later.calls {
-            *self.calls.entry(call).or_default() += count;
-        }
-        for (ends, count) in later.transitions {
-            *self.transitions.entry(ends).or_default() += count;
-        }
+fn add(counters: &mut Counters, later: Counters) {
+    for (what, count) in later {
+        *counters.entry(what).or_default() += count;
     }
 }
 
@@ -77,7 +68,7 @@ impl Layer {
     fn absorb(&mut self, later: Layer) {
         self.rows.extend(later.rows);
         self.reserved += later.reserved;
-        self.counters.absorb(later.counters);
+        add(&mut self.counters, later.counters);
     }
 }
 
@@ -97,7 +88,7 @@ impl Model {
         Model {
             features,
             tasks: BTreeMap::new(),
-            counters: Counters::default(),
+            counters: Counters::new(),
             open: vec![vec![]; connections],
             dead: BTreeSet::new(),
             before: None,
@@ -231,7 +222,7 @@ impl Model {
                 None => self.tasks.remove(&key),
             };
         }
-        self.counters.absorb(layer.counters);
+        add(&mut self.counters, layer.counters);
     }
 
     /// Writes a row (None deletes it) and counts the transition.
@@ -252,7 +243,7 @@ impl Model {
 
     pub fn count(&mut self, connection: usize, call: &'static str, tasks: usize) {
         if let Some(layer) = self.open[connection].last_mut() {
-            *layer.counters.calls.entry(call).or_default() += tasks as i64;
+            *layer.counters.entry(call.into()).or_default() += tasks as i64;
         }
     }
 
@@ -313,7 +304,7 @@ impl Model {
             let mut layer = Layer::default();
             while let Some((call, old, new)) = self.worker_step(key, &layer) {
                 change(&mut layer, key, Some(&old), new);
-                *layer.counters.calls.entry(call).or_default() += 1;
+                *layer.counters.entry(call.into()).or_default() += 1;
             }
             self.write_down(layer);
         }
@@ -388,7 +379,7 @@ fn change(layer: &mut Layer, key: Key, old: Option<&Task>, new: Option<Task>) {
     let end = |task: Option<&Task>| task.map_or('X', |task| task.status);
     let (from, to) = (end(old), end(new.as_ref()));
     if from != to {
-        *layer.counters.transitions.entry(format!("{from}-{to}")).or_default() += 1;
+        *layer.counters.entry(format!("{from}-{to}")).or_default() += 1;
     }
     layer.rows.insert(key, new);
 }

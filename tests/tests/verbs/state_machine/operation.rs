@@ -8,52 +8,24 @@ use super::model::Key;
 /// A statement about tasks.
 #[derive(Clone, Debug)]
 pub enum Operation {
-    Put {
-        keys: Vec<Key>,
-        given: Given,
-    },
-    Take {
-        count: usize,
-        given: Given,
-    },
-    TakeNamed {
-        keys: Vec<Key>,
-        given: Given,
-    },
+    Put(Vec<Key>, Given),
+    /// A take of this many tasks.
+    Take(usize, Given),
+    TakeNamed(Vec<Key>, Given),
     /// A function that names its tasks.
-    Step {
-        verb: Verb,
-        keys: Vec<Key>,
-        given: Given,
-    },
-    Plow {
-        n: usize,
-        given: Given,
-    },
-    Kick {
-        n: usize,
-    },
+    Step(Verb, Vec<Key>, Given),
+    /// A plow of this many tasks.
+    Plow(usize, Given),
+    Kick(usize),
     ReleaseAll,
     GiveBack,
-    /// `runat` is true for a time in the future.
-    Insert {
-        key: Key,
-        status: Option<char>,
-        runat: bool,
-    },
-    Update {
-        key: Key,
-        by_hand: ByHand,
-    },
-    Remove {
-        key: Key,
-    },
+    /// The status, and whether `runat` is a time in the future.
+    Insert(Key, Option<char>, bool),
+    Update(Key, ByHand),
+    Remove(Key),
     Truncate,
-    /// Switches features. `convert`: see [`Model::upgrade`].
-    Upgrade {
-        features: Features,
-        convert: BTreeMap<char, Option<char>>,
-    },
+    /// Switches features. The map is that of [`Model::upgrade`].
+    Upgrade(Features, BTreeMap<char, Option<char>>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -117,10 +89,9 @@ pub struct Given {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Conflict {
     Nothing,
-    /// `at_once` stands for a delay of zero.
-    Update {
-        at_once: bool,
-    },
+    Update,
+    /// With a delay of zero.
+    UpdateAtOnce,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -137,6 +108,6 @@ pub enum ByHand {
 
 impl Operation {
     pub fn names_several(&self) -> bool {
-        matches!(self, Operation::Step { keys, .. } if keys.len() > 1)
+        matches!(self, Operation::Step(_, keys, _) if keys.len() > 1)
     }
 }

@@ -13,26 +13,26 @@ impl Model {
         me: Session,
         operation: &Operation,
     ) -> Result<Vec<Key>, Refusal> {
-        if let Operation::Upgrade { features, convert } = operation {
+        if let Operation::Upgrade(features, convert) = operation {
             return self.upgrade(connection, features, convert);
         }
         self.statement(connection, |model| {
             let mut actor = Actor { model, connection, me };
             match operation {
-                Operation::Put { keys, given } => actor.put(keys, given),
-                Operation::Take { count, given } => actor.take(*count, given),
-                Operation::TakeNamed { keys, given } => actor.take_named(keys, given),
-                Operation::Step { verb, keys, given } => actor.step(*verb, keys, given),
-                Operation::Plow { n, given } => actor.plow(*n, given),
-                Operation::Kick { n } => actor.plow(*n, &Given::default()),
+                Operation::Put(keys, given) => actor.put(keys, given),
+                Operation::Take(count, given) => actor.take(*count, given),
+                Operation::TakeNamed(keys, given) => actor.take_named(keys, given),
+                Operation::Step(verb, keys, given) => actor.step(*verb, keys, given),
+                Operation::Plow(n, given) => actor.plow(*n, given),
+                Operation::Kick(n) => actor.plow(*n, &Given::default()),
                 Operation::ReleaseAll => Ok(actor.take_away("snatch", |_| true)),
                 Operation::GiveBack => {
                     Ok(actor.take_away("give_back", |task| task.owner == Some(me)))
                 }
-                Operation::Insert { key, status, runat } => actor.insert(*key, *status, *runat),
-                Operation::Update { key, by_hand } => actor.update(*key, *by_hand),
-                Operation::Remove { key } => actor.remove(*key),
-                Operation::Upgrade { .. } => Ok(vec![]),
+                Operation::Insert(key, status, runat) => actor.insert(*key, *status, *runat),
+                Operation::Update(key, by_hand) => actor.update(*key, *by_hand),
+                Operation::Remove(key) => actor.remove(*key),
+                Operation::Upgrade(..) => Ok(vec![]),
                 Operation::Truncate => {
                     actor.model.wipe(connection);
                     Ok(vec![])
@@ -108,8 +108,8 @@ impl Actor<'_> {
             match (given.conflict, self.find(*key)) {
                 (Some(conflict), Some(there)) => {
                     self.unless_locked(*key)?;
-                    if let Conflict::Update { at_once } = conflict {
-                        self.write(*key, Some(merged(there, &task, given, at_once)));
+                    if conflict != Conflict::Nothing {
+                        self.write(*key, Some(merged(there, &task, given)));
                     }
                 }
                 _ => self.add(*key, task.clone())?,
@@ -370,7 +370,8 @@ fn back(given: &Given, failed: bool, renews: bool) -> Return {
 }
 
 /// Returns an existing task after a put of `new` with its key.
-fn merged(there: Task, new: &Task, given: &Given, at_once: bool) -> Task {
+fn merged(there: Task, new: &Task, given: &Given) -> Task {
+    let at_once = given.conflict == Some(Conflict::UpdateAtOnce);
     let mut task = Task { payload: new.payload, ..there };
     if !matches!(task.status, 'R' | 'W') {
         return task;

@@ -265,7 +265,7 @@ impl Shape {
         };
         let by_key = |key: &Key| format!("({}) = ({})", self.key.names(), self.key.value(*key));
         match operation {
-            Operation::Put { keys, given } => {
+            Operation::Put(keys, given) => {
                 let tasks: Vec<_> =
                     keys.iter().map(|key| self.key.task(*key, given.update)).collect();
                 let tasks = match &tasks[..] {
@@ -277,14 +277,14 @@ impl Shape {
                     [vec![tasks], arguments(&Given { update: None, ..given.clone() })].concat(),
                 )
             }
-            Operation::Take { count, given } => {
+            Operation::Take(count, given) => {
                 call("take", [vec![format!("count => {count}")], arguments(given)].concat())
             }
-            Operation::TakeNamed { keys, given } => {
+            Operation::TakeNamed(keys, given) => {
                 let named = format!("id => {}", self.key.argument(keys));
                 call("take", [vec![named], arguments(given)].concat())
             }
-            Operation::Step { verb, keys, given } => {
+            Operation::Step(verb, keys, given) => {
                 let mut list = vec![self.key.argument(keys)];
                 list.extend(match verb {
                     Verb::Switch(to) => Some(format!("'{}'", self.label(*to))),
@@ -294,13 +294,13 @@ impl Shape {
                 list.extend(arguments(given));
                 call(verb.name(), list)
             }
-            Operation::Plow { n, given } => {
+            Operation::Plow(n, given) => {
                 call("plow", [vec![n.to_string()], arguments(given)].concat())
             }
-            Operation::Kick { n } => format!("SELECT xqueue.kick({queue}, {n})"),
+            Operation::Kick(n) => format!("SELECT xqueue.kick({queue}, {n})"),
             Operation::ReleaseAll => format!("SELECT xqueue.release_all({queue})"),
             Operation::GiveBack => format!("SELECT xqueue.give_back({queue})"),
-            Operation::Insert { key, status, runat } => {
+            Operation::Insert(key, status, runat) => {
                 let (mut columns, mut values) = (self.key.names(), self.key.value(*key));
                 if let Some(status) = status {
                     columns += &format!(", {}", self.status);
@@ -312,11 +312,11 @@ impl Shape {
                 }
                 format!("INSERT INTO {q} ({columns}) VALUES ({values})")
             }
-            Operation::Update { key, by_hand } => {
+            Operation::Update(key, by_hand) => {
                 format!("UPDATE {q} SET {} WHERE {}", self.assignment(*by_hand), by_key(key))
             }
-            Operation::Remove { key } => format!("DELETE FROM {q} WHERE {}", by_key(key)),
-            Operation::Upgrade { features, convert } => {
+            Operation::Remove(key) => format!("DELETE FROM {q} WHERE {}", by_key(key)),
+            Operation::Upgrade(features, convert) => {
                 let mut options = options(features);
                 if !convert.is_empty() {
                     let to = |to: &Option<char>| to.map_or("delete".into(), |to| to.to_string());
@@ -373,8 +373,8 @@ fn arguments(given: &Given) -> Vec<String> {
     list.extend(given.error.then(|| "error => 'broken'".to_owned()));
     list.extend(given.conflict.map(|conflict| match conflict {
         Conflict::Nothing => "on_conflict => 'nothing'".to_owned(),
-        Conflict::Update { at_once: false } => "on_conflict => 'update'".to_owned(),
-        Conflict::Update { at_once: true } => "on_conflict => 'update', delay => '0'".to_owned(),
+        Conflict::Update => "on_conflict => 'update'".to_owned(),
+        Conflict::UpdateAtOnce => "on_conflict => 'update', delay => '0'".to_owned(),
     }));
     list
 }
