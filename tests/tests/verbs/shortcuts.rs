@@ -21,17 +21,14 @@ fn create(client: &mut Client, features: &Value) {
 
 /// Makes a queue `q` with more columns.
 fn create_with(client: &mut Client, columns: &str, options: &Value) {
-    let table = format!("DROP TABLE IF EXISTS q; CREATE TABLE q ({COLUMNS}{columns})");
-    client.batch_execute(&table).unwrap();
-    scalar::<Value>(client, "SELECT xqueue.upgrade('q', $1)", &[options]);
+    client.run(&format!("DROP TABLE IF EXISTS q; CREATE TABLE q ({COLUMNS}{columns})"));
+    client.run(&format!("SELECT xqueue.upgrade('q', '{options}')"));
 }
 
 /// Returns the changes that each shortcut made while the statements ran, without shortcuts that made no change.
 fn by(client: &mut Client, statements: &[&str]) -> Counts {
     let before = counts(client);
-    for sql in statements {
-        client.batch_execute(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
-    }
+    statements.iter().for_each(|sql| client.run(sql));
     let mut after = counts(client);
     after.iter_mut().for_each(|(shortcut, count)| *count -= before[shortcut]);
     after.retain(|_, count| *count != 0);
@@ -125,7 +122,6 @@ fn what_is_called_most_makes_no_statement() {
     sub_queues(&mut client);
     create(&mut client, &json!({"delayed": true}));
     promoted(&mut client);
-    shortcuts_with_a_trigger(&mut client);
     drop(client);
     cluster.stop("fast");
     cluster.assert_quiet();
@@ -180,24 +176,23 @@ fn owners_as_text(client: &mut Client) {
 
 fn inserts_tubes_and_priorities(client: &mut Client, features: &Value) {
     create(client, features);
-    let found = by(
-        client,
-        &[
-            "SELECT xqueue.put('q', '{}', tube => 'red', priority => -1, ttl => '1 hour')",
-            "INSERT INTO q (tube) VALUES ('red')",
-            "SELECT xqueue.take('q', tube => 'red', count => 2)",
-        ],
+    let statements = [
+        "SELECT xqueue.put('q', '{}', tube => 'red', priority => -1, ttl => '1 hour')",
+        "INSERT INTO q (tube) VALUES ('red')",
+        "SELECT xqueue.take('q', tube => 'red', count => 2)",
+    ];
+    assert_eq!(
+        by(client, &statements),
+        some(&[("Put", 1), ("Take", 2)]),
+        "an INSERT is a statement"
     );
-    assert_eq!(found, some(&[("Put", 1), ("Take", 2)]), "an INSERT is a statement");
 }
 
 fn sub_queues(client: &mut Client) {
     create(client, &json!({"utube": true}));
-    let (put, take, ack) = (
-        "SELECT xqueue.put('q', '[{}, {}, {}]', tube => 'one')",
-        "SELECT xqueue.take('q')",
-        "SELECT xqueue.ack('q', (SELECT id FROM q WHERE status = 'T'))",
-    );
+    let put = "SELECT xqueue.put('q', '[{}, {}, {}]', tube => 'one')";
+    let take = "SELECT xqueue.take('q')";
+    let ack = "SELECT xqueue.ack('q', (SELECT id FROM q WHERE status = 'T'))";
     let found = by(client, &[put, take, ack, take, ack, take, ack]);
     let expected = [("Put", 3), ("TakeInSubqueue", 3), ("Ack", 3)];
     assert_eq!(found, some(&expected), "three tasks of a sub-queue");
@@ -210,16 +205,4 @@ fn promoted(client: &mut Client) {
     let is_ready = "SELECT count(*) = 2 FROM q WHERE status = 'R'";
     wait_until("both have been promoted", || scalar(client, is_ready, &[]));
     assert_eq!(counts(client)["Promote"] - before["Promote"], 2);
-}
-
-/// A user's row trigger on the table rules no shortcut out.
-fn shortcuts_with_a_trigger(client: &mut Client) {
-    create(client, &json!({}));
-    client
-        .batch_execute(
-            "CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; \
-             CREATE TRIGGER nothing AFTER INSERT OR UPDATE OR DELETE ON q FOR EACH ROW EXECUTE FUNCTION nothing()",
-        )
-        .unwrap();
-    lifecycles(client, "a trigger");
 }
