@@ -1,10 +1,10 @@
 //! Queues whose tasks are picked by a user's function.
 
-use xqueue_tests::{COLUMNS, Queue, Role, Waiter, expect_error, id, ids, json, put, take_all};
+use xqueue_tests::*;
 
 /// Makes a queue whose function picks with this SELECT; `count` and `tube` are its arguments.
 fn picked_by(features: &str, select: &str) -> Queue {
-    let features: xqueue_tests::Value = features.parse().expect("features");
+    let features: Value = features.parse().expect("features");
     let mut q = Queue::with("pick", COLUMNS, &json!({ "features": features }));
     picks(&mut q, "pick(count integer, tube text) RETURNS SETOF bigint", select);
     q
@@ -57,7 +57,7 @@ fn it_is_asked_again_as_long_as_others_are_faster() {
     let mut q = picked_by("{}", "SELECT NULL::bigint");
     q.sql("CREATE SEQUENCE {q}_asked; INSERT INTO {q} DEFAULT VALUES");
     let asked = |q: &mut Queue| -> i64 {
-        q.ask_one("SELECT to_jsonb(nextval('{q}_asked'))").as_i64().expect("a number")
+        scalar(&mut q.admin, &format!("SELECT nextval('{}_asked')", q.name), &[])
     };
     let replace = |q: &mut Queue, select: &str| {
         picks(q, "pick(count integer, tube text) RETURNS SETOF bigint", select);
@@ -111,15 +111,15 @@ fn waiting_consumers_ask_again() {
     put(&mut q.admin, &q.name, 5);
     // The function does not pick that task.
     q.sql("INSERT INTO {q} (payload) SELECT '1' FROM generate_series(1, 2)");
-    let kept = [waiter.join(), other.join()];
-    let mut taken = kept.each_ref().map(|outcome| id(&outcome.result.as_ref().expect("a task")[0]));
+    let kept = [waiter.task(), other.task()];
+    let mut taken = kept.each_ref().map(|(_, task)| id(task));
     taken.sort_unstable();
     assert_eq!(taken, [2, 3]);
     // A waiting consumer notices when the function is replaced or removed.
     let waiter = Waiter::take(&mut q);
     q.upgrade(&json!({"features": {"pick": false}}));
-    let kept = waiter.join();
-    assert_eq!(id(&kept.result.expect("a task")[0]), 1);
+    let (_kept, task) = waiter.task();
+    assert_eq!(id(&task), 1);
 }
 
 #[test]
@@ -176,26 +176,4 @@ fn it_runs_with_the_rights_of_the_consumer() {
     let take_one = format!("SELECT xqueue.take('{name}')");
     expect_error(&mut c, &take_one, "42501", "permission denied for function");
     assert_eq!(put(&mut q.admin, &name, 3), 3, "who only puts does not need it");
-}
-
-/// The page docs/recipes.md has a longer function of this kind.
-#[test]
-fn a_function_that_locks_gives_each_task_to_one_consumer() {
-    let mut q = picked_by(
-        "{}",
-        "SELECT id FROM {q} WHERE status = 'R' ORDER BY id LIMIT count FOR NO KEY UPDATE SKIP LOCKED",
-    );
-    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 200)");
-    let consumers = [(); 4].map(|()| {
-        let mut session = q.session();
-        std::thread::spawn(move || {
-            let batches =
-                std::iter::from_fn(|| Some(session.takes(3)).filter(|tasks| !tasks.is_empty()));
-            (batches.flatten().collect::<Vec<i64>>(), session)
-        })
-    });
-    let ended = consumers.map(|consumer| consumer.join().expect("it ends"));
-    let mut all: Vec<i64> = ended.iter().flat_map(|(taken, _)| taken.clone()).collect();
-    all.sort_unstable();
-    assert_eq!(all, (1..=200).collect::<Vec<_>>());
 }

@@ -59,21 +59,18 @@ impl Features {
             Some(false) => json!(true),
             Some(true) => json!("1 hour"),
         };
-        let retry = self.retry.as_ref().map(|retry| {
-            let mut tries = json!({});
-            if let Some(limit) = retry.limit {
-                tries["limit"] = json!(limit);
-            }
-            if retry.backoff {
-                tries["backoff"] = json!(3600);
-            }
-            if tries == json!({}) { json!(true) } else { tries }
-        });
+        let retry = match &self.retry {
+            None => json!(false),
+            Some(Retry { limit: None, backoff: false }) => json!(true),
+            Some(Retry { limit: None, backoff: true }) => json!({"backoff": 3600}),
+            Some(Retry { limit, backoff: false }) => json!({"limit": limit}),
+            Some(Retry { limit, backoff: true }) => json!({"limit": limit, "backoff": 3600}),
+        };
         let capacity = self.capacity.map_or(json!(false), |capacity| json!(capacity));
         json!({
             "capacity": capacity, "delayed": self.delayed, "buried": self.buried, "keep": self.keep,
             "zombie": timed(self.zombie), "ttl": timed(self.ttl), "ttr": timed(self.ttr),
-            "priority": self.priority, "tube": self.tube, "retry": retry.unwrap_or(json!(false)),
+            "priority": self.priority, "tube": self.tube, "retry": retry,
         })
     }
 
