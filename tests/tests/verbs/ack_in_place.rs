@@ -86,22 +86,15 @@ fn a_take_that_is_rolled_back() {
 #[test]
 fn each_of_many_tasks_of_two_queues() {
     let mut queues = [(); 2].map(|()| Queue::with("in_place", COLUMNS, &json!({})));
-    let (first, second) = (queues[0].name.clone(), queues[1].name.clone());
-    let [q, other] = &mut queues;
-    for name in [&first, &second] {
-        q.sql(&format!("INSERT INTO {name} (id) SELECT generate_series(1, 100)"));
-        for id in 1..=100 {
-            assert_eq!(ids(&take(&mut q.admin, name, "0", 1)), [id]);
-        }
+    let mut c = queues[0].client();
+    for q in &mut queues {
+        q.sql("INSERT INTO {q} (id) SELECT generate_series(1, 100)");
+        (1..=100).for_each(|id| assert_eq!(ids(&take(&mut c, &q.name, "0", 1)), [id]));
     }
     for id in (1..=100).rev() {
-        for name in [&first, &second] {
-            assert_eq!(ack(&mut q.admin, name, id).len(), 1);
-        }
+        queues.iter().for_each(|q| assert_eq!(ack(&mut c, &q.name, id).len(), 1));
     }
-    for q in [q, other] {
-        q.assert_tasks(&[("total", 0)]);
-    }
+    queues.iter_mut().for_each(|q| q.assert_tasks(&[("total", 0)]));
 }
 
 /// The two greatest keys share a position.
@@ -114,10 +107,8 @@ fn the_greatest_keys_are_told_apart() {
     q.sql(&format!("INSERT INTO {{q}} (id) VALUES ('{first}'), ('{last}')"));
     let ack = |q: &mut Queue, key: &str| {
         let sql = format!("SELECT id::text FROM xqueue.ack(NULL::{}, '{key}'::uuid)", q.name);
-        q.admin
-            .query_one(&sql, &[])
-            .map(|row| row.get::<_, String>(0))
-            .map_err(|e| code(&e).to_owned())
+        let acked = q.admin.query_one(&sql, &[]).map(|row| row.get::<_, String>(0));
+        acked.map_err(|e| code(&e).to_owned())
     };
     q.sql("SELECT xqueue.take('{q}')");
     assert_eq!(ack(&mut q, &last), Err("55000".to_owned()));

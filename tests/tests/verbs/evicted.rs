@@ -50,11 +50,10 @@ fn every_call_finds_an_evicted_queue_as_it_was() {
         }
         // This session still holds the tasks that it took before the queue was evicted.
         for q in &mut others {
-            let id: i64 = scalar(&mut c, &format!("SELECT id FROM {}", q.name), &[]);
-            let sql = "SELECT xqueue.release($1::text, $2::bigint, delay => '1 hour')";
-            values(&mut c, sql, &[&q.name, &id]);
-            let sql = "SELECT xqueue.delete($1::text, $2::bigint)";
-            assert_eq!(values(&mut c, sql, &[&q.name, &id]).len(), 1);
+            for call in ["release('{q}', id, delay => '1 hour')", "delete('{q}', id)"] {
+                let call = format!("SELECT xqueue.{call} FROM {{q}}");
+                assert_eq!(ask(&mut c, &q.name, &call).len(), 1);
+            }
         }
     }
 }
@@ -73,9 +72,7 @@ fn triggers_that_use_many_others() {
         put(&mut c, &name, 2);
         let tasks = take_all(&mut c, &name);
         assert_eq!(tasks.len(), 3);
-        for id in tasks {
-            assert_eq!(ack(&mut c, &name, id).len(), 1);
-        }
+        tasks.iter().for_each(|id| assert_eq!(ack(&mut c, &name, *id).len(), 1));
     }
     // Each round puts, takes and acks three tasks.
     q.assert_tasks(&[("total", 0)]);
@@ -97,9 +94,8 @@ fn an_error_within() {
     );
     for _ in 0..3 {
         c.batch_execute(&put_in_block).unwrap();
-        let failed =
-            c.execute("SELECT xqueue.put($1::text, '{\"payload\": {\"n\": 0}}')", &[&name]);
-        assert!(failed.is_err());
+        let put = format!("SELECT xqueue.put('{name}', '{{\"payload\": {{\"n\": 0}}}}')");
+        expect_error(&mut c, &put, "22012", "");
     }
     q.assert_tasks(&[("ready", 6)]);
     for other in &mut others {
@@ -126,8 +122,10 @@ fn a_table_that_is_open_meanwhile() {
         let peeked: String = t.query_one("FETCH b", &[]).unwrap().get(0);
         assert_eq!((fetched, &peeked), (*id, &id.to_string()));
         for other in &others {
-            t.execute("SELECT xqueue.put($1::text, '{}')", &[&other.name]).unwrap();
-            t.execute("SELECT xqueue.take($1::text)", &[&other.name]).unwrap();
+            let name = &other.name;
+            let calls =
+                format!("SELECT xqueue.put('{name}', '{{}}'); SELECT xqueue.take('{name}')");
+            t.batch_execute(&calls).unwrap();
         }
     }
     t.rollback().unwrap();
@@ -176,12 +174,9 @@ fn an_evicted_queue_that_another_session_changes() {
         q.upgrade(&json!({"features": {feature: true}}));
         q.sql(&format!("ALTER TABLE {{q}} ADD {feature}_note text DEFAULT 'none'"));
     }
-    let task: Value = scalar(
-        &mut c,
-        "SELECT xqueue.put($1::text, '{\"priority\": -1, \"tube\": \"a\"}')",
-        &[&q.name],
-    );
+    let put = r#"SELECT xqueue.put('{q}', '{"priority": -1, "tube": "a"}')"#;
+    let task = ask_one(&mut c, &q.name, put);
     assert_eq!((&task["tube"], &task["tube_note"]), (&json!("a"), &json!("none")));
     assert_eq!(ids(&take(&mut c, &q.name, "0", 1)), [id(&task)]);
-    values(&mut c, "SELECT xqueue.bury($1::text, $2::bigint)", &[&q.name, &id(&task)]);
+    q.run(&mut c, &format!("SELECT xqueue.bury('{{q}}', {})", id(&task)));
 }

@@ -111,8 +111,7 @@ fn what_it_does_itself_to_other_tasks_is_reported_as_what_it_is() {
     q.sql("SELECT xqueue.take('{q}')");
     let heir = format!("{}_heir", q.name);
     q.upgrade(&json!({"features": {"on_task_change": heir}}));
-    let (first, second) =
-        (Watcher::wait(&mut q, 1, "30 seconds"), Watcher::wait(&mut q, 2, "30 seconds"));
+    let [first, second] = [1, 2].map(|id| Watcher::wait(&mut q, id, "30 seconds"));
     q.sql("SELECT xqueue.ack('{q}', 1)");
     first.assert_told("acked");
     second.assert_told("deleted");

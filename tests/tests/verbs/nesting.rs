@@ -36,15 +36,11 @@ fn refused(q: &mut Queue, sql: &str) {
 }
 
 #[test]
-fn a_function_that_puts_into_its_own_queue() {
+fn code_that_puts_into_its_own_queue() {
     for put in ["SELECT xqueue.put('{q}', '{}')", "INSERT INTO {q} DEFAULT VALUES"] {
         let mut q = hooked(&format!("{};", put.replace("SELECT", "PERFORM")));
         refused(&mut q, put);
     }
-}
-
-#[test]
-fn a_trigger_that_puts() {
     for when in ["BEFORE", "AFTER"] {
         let mut q = Queue::new("nesting");
         q.sql(&format!(
@@ -112,18 +108,20 @@ fn an_error_that_is_caught() {
 fn a_backend_in_the_midst_of_it_can_be_ended() {
     let again = "BEGIN PERFORM xqueue.put('{q}', '{}'); EXCEPTION WHEN statement_too_complex THEN NULL; END;";
     let mut q = hooked(&again.repeat(2));
-    let client = q.client();
-    let waiter = Waiter::start(client, &format!("SELECT xqueue.put('{}', '{{}}')", q.name));
-    let pid = waiter.pid;
     let runs = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1 AND state = 'active' \
                 AND query_start < clock_timestamp() - interval '300 ms')";
-    wait_until("it is deep in it", || scalar(&mut q.admin, runs, &[&pid]));
-    q.sql(&format!("SELECT pg_cancel_backend({pid})"));
+    let deep = |q: &mut Queue, client: Client| {
+        let waiter = Waiter::start(client, &format!("SELECT xqueue.put('{}', '{{}}')", q.name));
+        wait_until("it is deep in it", || scalar(&mut q.admin, runs, &[&waiter.pid]));
+        waiter
+    };
+    let client = q.client();
+    let waiter = deep(&mut q, client);
+    waiter.cancel(&mut q.admin);
     let (client, error) = waiter.error();
     assert_eq!(error.code().code(), "57014");
-    let waiter = Waiter::start(client, &format!("SELECT xqueue.put('{}', '{{}}')", q.name));
-    wait_until("it is deep in it again", || scalar(&mut q.admin, runs, &[&pid]));
-    q.sql(&format!("SELECT pg_terminate_backend({pid})"));
+    let waiter = deep(&mut q, client);
+    q.sql(&format!("SELECT pg_terminate_backend({})", waiter.pid));
     assert!(waiter.join().result.is_err());
     q.assert_tasks(&[("total", 0)]);
 }
