@@ -13,7 +13,6 @@ mod model;
 mod operation;
 mod performed;
 mod shape;
-mod times;
 
 use machine::Machine;
 use rand::rngs::StdRng;

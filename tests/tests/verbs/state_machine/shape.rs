@@ -7,10 +7,9 @@ use xqueue_tests::{Queue, Value, connect, json, unique};
 use super::features::Features;
 use super::model::{Key, Task, Time};
 use super::operation::{ByHand, Conflict, Given, Operation, Verb};
-use super::times::Times;
 
-/// A kind of key: the columns of the table, the SQL of each key column's value, and the SQL of the number in a key. In a
-/// value, `{n}` stands for the number and `{z}` for its 12 digits.
+/// A kind of key: the columns of the table, the SQL of each key column's value, and the SQL of the number in a key.
+/// In a value, `{n}` stands for the number and `{z}` for its 12 digits.
 #[derive(Clone, Copy, Debug)]
 struct KeyKind {
     columns: &'static str,
@@ -119,10 +118,6 @@ pub struct Shape {
     options: Value,
     columns: String,
     status: &'static str,
-    owner: &'static str,
-    /// The types of `runat` and `expires`.
-    runat: Times,
-    expires: Times,
     /// A type made for the status column.
     pub enumeration: Option<String>,
 }
@@ -132,7 +127,9 @@ impl Shape {
         let key = KEYS[random.random_range(0..KEYS.len())];
         let labels = [Labels::Letters, Labels::Words, Labels::Enum, Labels::Numbers]
             [random.random_range(0..4)];
+        let owner = ["uuid", "text", "varchar(36)"][random.random_range(0..3)];
         let mut options = options(features);
+        options["fields"] = json!({"owner": "owner"});
         let (mut state, mut status, mut enumeration) = (String::new(), "status", None);
         if labels != Labels::Letters {
             status = "state";
@@ -140,7 +137,7 @@ impl Shape {
                 (*letter, word.parse::<i64>().map_or(json!(word), |number| json!(number)))
             });
             options["states"] = names.collect();
-            options["fields"] = json!({"status": status});
+            options["fields"]["status"] = json!(status);
             enumeration = (labels == Labels::Enum).then(new_enum);
             let plain = if labels == Labels::Numbers { "smallint" } else { "text" };
             state = format!(", state {} NOT NULL", enumeration.as_deref().unwrap_or(plain));
@@ -148,12 +145,9 @@ impl Shape {
         Shape {
             key,
             labels,
-            owner: ["uuid", "text", "varchar(36)"][random.random_range(0..3)],
-            runat: Times::random(random, features.has_runat(), true),
-            expires: Times::random(random, features.ttl.is_some(), false),
             features: features.clone(),
             options,
-            columns: format!("{}, payload jsonb{state}", key.columns),
+            columns: format!("{}, payload jsonb, owner {owner}{state}", key.columns),
             status,
             enumeration,
         }
@@ -167,23 +161,6 @@ impl Shape {
     pub fn make(&self, theme: &str) -> Queue {
         let mut q = Queue::with(theme, &self.columns, &self.options);
         q.status_is(self.status, self.labels.words());
-        let mut alter =
-            vec![format!("ALTER TABLE {{q}} ALTER owner TYPE {} USING NULL", self.owner)];
-        alter.extend(self.features.has_runat().then(|| self.runat.alter("runat")));
-        alter.extend(self.features.ttl.is_some().then(|| self.expires.alter("expires")));
-        let definition =
-            "SELECT xqueue.upgrade('{q}', dry_run => true)->'definition' #- '{queue}' #- '{key}'";
-        let definition = q.ask_one(definition);
-        let made = "SELECT definition->'made'->'columns' FROM xqueue.queue WHERE relation = '{q}'::regclass";
-        let made = q.ask_one(made);
-        q.sql("SELECT xqueue.downgrade('{q}')");
-        alter.iter().for_each(|alter| q.sql(alter));
-        q.upgrade(&definition);
-        // The columns stay those that upgrade made, and are forgotten with their feature.
-        q.sql(&format!(
-            "UPDATE xqueue.queue SET definition = jsonb_set(definition, '{{made,columns}}', '{made}') \
-             WHERE relation = '{{q}}'::regclass"
-        ));
         q
     }
 
@@ -203,7 +180,7 @@ impl Shape {
 
     /// Returns SQL for a task as text in the format of [`Shape::line`].
     fn lines(&self) -> String {
-        let Shape { key, status, labels, features, runat, expires, .. } = self;
+        let Shape { key, status, labels, features, .. } = self;
         let states = LETTERS
             .iter()
             .zip(labels.words())
@@ -211,6 +188,11 @@ impl Shape {
         let states: String = states.collect();
         let optional = |has: bool, sql: &str, otherwise: &str| {
             if has { sql.to_string() } else { format!("'{otherwise}'") }
+        };
+        let time = |column: &str| {
+            format!(
+                "CASE WHEN {column} IS NULL THEN '-' WHEN {column} > clock_timestamp() THEN 'future' ELSE 'past' END"
+            )
         };
         format!(
             "concat_ws(' ', {}, CASE {status}::text{states} END, 'owner', coalesce(owner::text, '-'), \
@@ -220,8 +202,8 @@ impl Shape {
             optional(features.retry.is_some(), "attempts", "0"),
             optional(features.priority, "priority", "0"),
             optional(features.tube, "coalesce(tube, '-')", "-"),
-            optional(features.has_runat(), &runat.shown("runat"), "-"),
-            optional(features.ttl.is_some(), &expires.shown("expires"), "-"),
+            optional(features.has_runat(), &time("runat"), "-"),
+            optional(features.ttl.is_some(), &time("expires"), "-"),
             optional(features.ttr.is_some(), "(ttr IS NOT NULL)::text", "false"),
             optional(features.retry.is_some(), "(reason IS NOT NULL)::text", "false"),
         )
@@ -230,9 +212,8 @@ impl Shape {
     /// Returns a task as a line; a column whose feature is off has a fixed value.
     pub fn line(&self, key: Key, task: &Task, sessions: &[String]) -> String {
         let features = &self.features;
-        let time = |time: Option<Time>, column: Times| match time {
+        let time = |time: Option<Time>| match time {
             None => "-",
-            Some(Time::Past) if column.is_not_null() => "-",
             Some(Time::Past) => "past",
             Some(Time::Future) => "future",
         };
@@ -244,8 +225,8 @@ impl Shape {
             if features.retry.is_some() { task.attempts } else { 0 },
             if features.priority { task.priority } else { 0 },
             task.tube.filter(|_| features.tube).unwrap_or("-"),
-            time(task.runat, self.runat),
-            time(task.expires, self.expires),
+            time(task.runat),
+            time(task.expires),
             task.has_ttr && features.ttr.is_some(),
             task.has_reason && features.retry.is_some(),
         )
@@ -308,7 +289,7 @@ impl Shape {
                 }
                 if *runat {
                     columns += ", runat";
-                    values += &format!(", {}", self.runat.value(Some(IN_AN_HOUR)));
+                    values += &format!(", {IN_AN_HOUR}");
                 }
                 format!("INSERT INTO {q} ({columns}) VALUES ({values})")
             }
@@ -335,9 +316,9 @@ impl Shape {
     fn assignment(&self, by_hand: ByHand) -> String {
         match by_hand {
             ByHand::Status(status) => {
-                let is_later = matches!(status, 'W' | 'Z').then_some(IN_AN_HOUR);
+                let time = if matches!(status, 'W' | 'Z') { IN_AN_HOUR } else { "NULL" };
                 let runat = match self.features.has_runat() {
-                    true => format!(", runat = {}", self.runat.value(is_later)),
+                    true => format!(", runat = {time}"),
                     false => String::new(),
                 };
                 format!("{} = '{}', owner = NULL{runat}", self.status, self.label(status))
@@ -345,8 +326,8 @@ impl Shape {
             ByHand::Priority(priority) => format!("priority = {priority}"),
             ByHand::Tube(tube) => format!("tube = '{tube}'"),
             ByHand::Payload(payload) => format!("payload = '{payload}'"),
-            ByHand::Due => format!("runat = {}", self.runat.value(Some(A_SECOND_AGO))),
-            ByHand::Expired => format!("expires = {}", self.expires.value(Some(A_SECOND_AGO))),
+            ByHand::Due => format!("runat = {A_SECOND_AGO}"),
+            ByHand::Expired => format!("expires = {A_SECOND_AGO}"),
         }
     }
 }
