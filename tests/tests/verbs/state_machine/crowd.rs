@@ -107,7 +107,8 @@ impl Crowd {
         match try_sql(c, &format!("SELECT xqueue.{call}")) {
             Ok(()) if call.starts_with("ack") => self.acked.lock().unwrap().push(id),
             Ok(()) => {}
-            // The ack is too late or the task was snatched: it is ready again, or another session has taken or acked it.
+            // The ack is too late or the task was snatched: it is ready again, or another session has taken or acked
+            // it.
             Err(e) => assert!(["P0002", "55000", "55006"].contains(&code(&e)), "{call}: {e:?}"),
         }
     }

@@ -124,7 +124,7 @@ impl Machine {
         }
         .operation();
         let rows = self.random.random_bool(0.3);
-        let sql = self.shape.sql(&self.q.name, &operation, rows);
+        let sql = self.shape.sql(&self.q.name, &operation, &self.model.features, rows);
         self.note(at, &sql);
         let locks = matches!(operation, Operation::Truncate | Operation::Upgrade(..));
         let expected = self.model.perform(at, me, &operation);
@@ -148,7 +148,6 @@ impl Machine {
         if expected.is_ok() {
             self.late.done(at, &operation);
         }
-        self.shape.becomes(&self.model.features);
         if expected.is_err() && self.model.in_transaction(at) {
             let has_savepoint = self.model.savepoints(at) > 0;
             self.transaction(at, if has_savepoint { Step::RollBackTo } else { Step::RollBack });
@@ -156,7 +155,6 @@ impl Machine {
             // The lock would block all other sessions.
             let end = if self.random.random_bool(0.5) { Step::Commit } else { Step::RollBack };
             self.transaction(at, end);
-            self.shape.becomes(&self.model.features);
         }
         if locks {
             self.connections[at].client.run(PATIENCE);
@@ -215,7 +213,7 @@ impl Machine {
     /// Compares the table, the counters and the owners as all sessions see them.
     fn compare(&mut self) {
         let expected = self.expected();
-        let sql = self.shape.table(&self.q.name);
+        let sql = self.shape.table(&self.q.name, &self.model.features);
         let start = Instant::now();
         loop {
             let found = self.found(&sql);
@@ -275,7 +273,7 @@ impl Machine {
     /// Compares the table as a session sees it in the middle of its transaction.
     fn compare_view(&mut self, at: usize) {
         let expected = self.lines(self.model.view(at).iter());
-        let sql = self.shape.table(&self.q.name);
+        let sql = self.shape.table(&self.q.name, &self.model.features);
         let found: String = scalar(&mut self.connections[at].client, &sql, &[]);
         let found: Vec<String> = found.lines().map(str::to_owned).collect();
         if found != expected {
@@ -284,7 +282,8 @@ impl Machine {
     }
 
     fn lines<'a>(&self, tasks: impl Iterator<Item = (&'a Key, &'a Task)>) -> Vec<String> {
-        tasks.map(|(key, task)| self.shape.line(*key, task, &self.sessions)).collect()
+        let features = &self.model.features;
+        tasks.map(|(key, task)| Shape::line(*key, task, &self.sessions, features)).collect()
     }
 
     /// Ends all transactions and verifies the queue.

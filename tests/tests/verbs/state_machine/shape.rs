@@ -2,7 +2,7 @@
 
 use rand::Rng;
 use rand::rngs::StdRng;
-use xqueue_tests::{Queue, Value, connect, json, unique};
+use xqueue_tests::{LETTERS, Queue, Value, connect, json, unique};
 
 use super::features::Features;
 use super::model::{Key, Task, Time};
@@ -88,33 +88,16 @@ impl KeyKind {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Labels {
-    Letters,
-    Words,
-    Enum,
-    Numbers,
-}
-
-impl Labels {
-    fn words(self) -> [&'static str; 6] {
-        match self {
-            Labels::Letters => LETTERS,
-            Labels::Words | Labels::Enum => WORDS,
-            Labels::Numbers => NUMBERS,
-        }
-    }
-}
-
-const LETTERS: [&str; 6] = ["R", "T", "W", "B", "Z", "D"];
 const WORDS: [&str; 6] = ["pending", "running", "later", "failed", "passed", "done"];
 const NUMBERS: [&str; 6] = ["0", "1", "20", "3", "-1", "4"];
+/// Types of the column `state`, and its values. Without a type, upgrade makes the column.
+const STATES: [(&str, [&str; 6]); 4] =
+    [("", LETTERS), ("text", WORDS), ("enum", WORDS), ("smallint", NUMBERS)];
 
 #[derive(Debug)]
 pub struct Shape {
     key: KeyKind,
-    labels: Labels,
-    features: Features,
+    labels: [&'static str; 6],
     options: Value,
     columns: String,
     status: &'static str,
@@ -125,27 +108,24 @@ pub struct Shape {
 impl Shape {
     pub fn random(random: &mut StdRng, features: &Features) -> Shape {
         let key = KEYS[random.random_range(0..KEYS.len())];
-        let labels = [Labels::Letters, Labels::Words, Labels::Enum, Labels::Numbers]
-            [random.random_range(0..4)];
+        let (kind, labels) = STATES[random.random_range(0..STATES.len())];
         let owner = ["uuid", "text", "varchar(36)"][random.random_range(0..3)];
         let mut options = options(features);
         options["fields"] = json!({"owner": "owner"});
         let (mut state, mut status, mut enumeration) = (String::new(), "status", None);
-        if labels != Labels::Letters {
+        if !kind.is_empty() {
             status = "state";
-            let names = LETTERS.iter().zip(labels.words()).map(|(letter, word)| {
+            let names = LETTERS.iter().zip(labels).map(|(letter, word)| {
                 (*letter, word.parse::<i64>().map_or(json!(word), |number| json!(number)))
             });
             options["states"] = names.collect();
             options["fields"]["status"] = json!(status);
-            enumeration = (labels == Labels::Enum).then(new_enum);
-            let plain = if labels == Labels::Numbers { "smallint" } else { "text" };
-            state = format!(", state {} NOT NULL", enumeration.as_deref().unwrap_or(plain));
+            enumeration = (kind == "enum").then(new_enum);
+            state = format!(", state {} NOT NULL", enumeration.as_deref().unwrap_or(kind));
         }
         Shape {
             key,
             labels,
-            features: features.clone(),
             options,
             columns: format!("{}, payload jsonb, owner {owner}{state}", key.columns),
             status,
@@ -153,38 +133,31 @@ impl Shape {
         }
     }
 
-    /// Notes new features.
-    pub fn becomes(&mut self, features: &Features) {
-        self.features = features.clone();
-    }
-
     pub fn make(&self, theme: &str) -> Queue {
         let mut q = Queue::with(theme, &self.columns, &self.options);
-        q.status_is(self.status, self.labels.words());
+        q.status_is(self.status, self.labels);
         q
     }
 
     fn label(&self, status: char) -> &'static str {
         let at = LETTERS.iter().position(|letter| letter.starts_with(status));
-        at.map_or("?", |at| self.labels.words()[at])
+        at.map_or("?", |at| self.labels[at])
     }
 
     /// Returns SQL for the table as text, one line per task in the format of [`Shape::line`].
-    pub fn table(&self, q: &str) -> String {
+    pub fn table(&self, q: &str, features: &Features) -> String {
         format!(
             "SELECT coalesce(string_agg({}, E'\\n' ORDER BY {}), '') FROM {q}",
-            self.lines(),
+            self.lines(features),
             self.key.number
         )
     }
 
     /// Returns SQL for a task as text in the format of [`Shape::line`].
-    fn lines(&self) -> String {
-        let Shape { key, status, labels, features, .. } = self;
-        let states = LETTERS
-            .iter()
-            .zip(labels.words())
-            .map(|(l, word)| format!(" WHEN '{word}' THEN '{l}'"));
+    fn lines(&self, features: &Features) -> String {
+        let Shape { key, status, labels, .. } = self;
+        let states =
+            LETTERS.iter().zip(labels).map(|(l, word)| format!(" WHEN '{word}' THEN '{l}'"));
         let states: String = states.collect();
         let optional = |has: bool, sql: &str, otherwise: &str| {
             if has { sql.to_string() } else { format!("'{otherwise}'") }
@@ -210,8 +183,7 @@ impl Shape {
     }
 
     /// Returns a task as a line; a column whose feature is off has a fixed value.
-    pub fn line(&self, key: Key, task: &Task, sessions: &[String]) -> String {
-        let features = &self.features;
+    pub fn line(key: Key, task: &Task, sessions: &[String], features: &Features) -> String {
         let time = |time: Option<Time>| match time {
             None => "-",
             Some(Time::Past) => "past",
@@ -237,7 +209,7 @@ impl Shape {
     }
 
     /// Returns the statement, in the row form if `rows` is set. It returns tasks as jsonb in one column.
-    pub fn sql(&self, q: &str, operation: &Operation, rows: bool) -> String {
+    pub fn sql(&self, q: &str, operation: &Operation, features: &Features, rows: bool) -> String {
         let queue = if rows { format!("NULL::{q}") } else { format!("'{q}'") };
         let result = if rows { "to_jsonb(t)" } else { "t" };
         let call = |function: &str, arguments: Vec<String>| {
@@ -294,7 +266,11 @@ impl Shape {
                 format!("INSERT INTO {q} ({columns}) VALUES ({values})")
             }
             Operation::Update(key, by_hand) => {
-                format!("UPDATE {q} SET {} WHERE {}", self.assignment(*by_hand), by_key(key))
+                format!(
+                    "UPDATE {q} SET {} WHERE {}",
+                    self.assignment(*by_hand, features),
+                    by_key(key)
+                )
             }
             Operation::Remove(key) => format!("DELETE FROM {q} WHERE {}", by_key(key)),
             Operation::Upgrade(features, convert) => {
@@ -313,11 +289,11 @@ impl Shape {
         }
     }
 
-    fn assignment(&self, by_hand: ByHand) -> String {
+    fn assignment(&self, by_hand: ByHand, features: &Features) -> String {
         match by_hand {
             ByHand::Status(status) => {
                 let time = if matches!(status, 'W' | 'Z') { IN_AN_HOUR } else { "NULL" };
-                let runat = match self.features.has_runat() {
+                let runat = match features.has_runat() {
                     true => format!(", runat = {time}"),
                     false => String::new(),
                 };
