@@ -74,16 +74,10 @@ impl Actor<'_> {
 
     fn put(&mut self, keys: &[Key], given: &Given) -> Result<Vec<Key>, Refusal> {
         let features = &self.model.features;
-        let lacking = [
-            given.delay && !features.delayed,
-            given.ttl && features.ttl.is_none(),
-            given.ttr && features.ttr.is_none(),
-            given.priority.is_some() && !features.priority,
-            given.tube.is_some() && !features.tube,
-        ];
-        if lacking.contains(&true) {
+        if given.delay && !features.delayed {
             return Err(FEATURE_OFF);
         }
+        self.unless_lacking(given)?;
         let view = self.model.view(self.connection);
         let needs_room = |key: &&Key| given.conflict.is_none() || !view.contains_key(key);
         let new = keys.iter().filter(needs_room).count() as i64;
@@ -154,17 +148,24 @@ impl Actor<'_> {
     }
 
     fn take(&mut self, count: usize, given: &Given) -> Result<Vec<Key>, Refusal> {
-        self.allow_take(given)?;
+        self.unless_lacking(given)?;
         let mut ready = self.free(|task| task.status == 'R' && can_be_taken(task, given));
         ready.truncate(count);
         ready.iter_mut().for_each(|(_, task)| self.give(task, given));
         Ok(self.change("take", ready))
     }
 
-    fn allow_take(&self, given: &Given) -> Result<(), Refusal> {
+    /// Checks that the queue has the feature of each argument except a delay.
+    fn unless_lacking(&self, given: &Given) -> Result<(), Refusal> {
         let features = &self.model.features;
-        let is_off = given.tube.is_some() && !features.tube || given.ttr && features.ttr.is_none();
-        if is_off { Err(FEATURE_OFF) } else { Ok(()) }
+        let lacking = [
+            given.ttl && features.ttl.is_none(),
+            given.ttr && features.ttr.is_none(),
+            given.priority.is_some() && !features.priority,
+            given.tube.is_some() && !features.tube,
+            (given.attempt.is_some() || given.error) && features.retry.is_none(),
+        ];
+        if lacking.contains(&true) { Err(FEATURE_OFF) } else { Ok(()) }
     }
 
     /// Gives a task to this session.
@@ -180,7 +181,7 @@ impl Actor<'_> {
 
     /// Takes tasks in the order of `keys` and skips those that cannot be taken.
     fn take_named(&mut self, keys: &[Key], given: &Given) -> Result<Vec<Key>, Refusal> {
-        self.allow_take(given)?;
+        self.unless_lacking(given)?;
         let mut free: BTreeMap<Key, Task> = self
             .free(|task| matches!(task.status, 'R' | 'W' | 'B') && can_be_taken(task, given))
             .into_iter()
@@ -245,13 +246,11 @@ impl Actor<'_> {
         };
         let lacking = [
             given.delay && !delays,
-            given.ttl && features.ttl.is_none(),
-            (given.attempt.is_some() || given.error) && features.retry.is_none(),
             matches!(verb, Verb::Bury | Verb::Dig) && !features.buried,
             verb == Verb::Touch && features.ttr.is_none() && features.ttl.is_none(),
             verb == Verb::Ack && given.update.is_some() && features.ack_deletes(given.delay),
         ];
-        if lacking.contains(&true) { Err(FEATURE_OFF) } else { Ok(()) }
+        if lacking.contains(&true) { Err(FEATURE_OFF) } else { self.unless_lacking(given) }
     }
 
     fn allow_switch(&self, to: char, delay: bool) -> Result<(), Refusal> {
