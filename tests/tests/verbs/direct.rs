@@ -304,24 +304,6 @@ fn statements_do_the_same() {
 }
 
 #[test]
-fn an_operator_turns_it_off() {
-    let mut q = queue();
-    // A session caches the plans of the statements that its calls run.
-    let plans = format!(
-        "SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'CachedPlan' AND ident ~ '^(INSERT|UPDATE|DELETE|WITH).*{}'",
-        q.name
-    );
-    let lifecycle = "SELECT xqueue.put('{q}', '{}');
-                     SELECT xqueue.ack('{q}', (xqueue.take('{q}')->>'id')::bigint)";
-    q.sql(lifecycle);
-    assert_eq!(scalar::<i64>(&mut q.admin, &plans, &[]), 0);
-    q.sql("SET xqueue.direct_path = off");
-    q.sql(lifecycle);
-    assert!(scalar::<i64>(&mut q.admin, &plans, &[]) >= 3);
-    q.assert_tasks(&[("total", 0)]);
-}
-
-#[test]
 fn where_it_is_off_job_workers_serve_all_queues() {
     let mut database = Database::empty("statements");
     let name = database.name.clone();

@@ -152,6 +152,14 @@ fn what_a_change_cannot_fire_makes_no_statement() {
     }
 }
 
+#[test]
+fn an_operator_turns_the_direct_path_off() {
+    let q = queue(&json!({}));
+    let mut c = q.client();
+    c.run("SET xqueue.direct_path = off");
+    assert_eq!(lifecycle(&mut c, &q.name), ALL);
+}
+
 /// A statement takes a task that a trigger moves to another sub-queue.
 #[test]
 fn takes_from_sub_queues() {

@@ -197,8 +197,8 @@ impl Model {
         let lacking = growth + tasks - reserved;
         let is_there =
             lacking <= 0 || self.tasks.len() as i64 + self.reserved() + lacking <= capacity;
-        if let Some(layer) = self.open[connection].last_mut().filter(|_| is_there) {
-            layer.reserved += lacking.max(0);
+        if is_there {
+            self.layer(connection).reserved += lacking.max(0);
         }
         is_there
     }
@@ -215,6 +215,11 @@ impl Model {
         }
     }
 
+    /// Returns the changes since the last savepoint of an open transaction.
+    fn layer(&mut self, connection: usize) -> &mut Layer {
+        self.open[connection].last_mut().expect("an open transaction")
+    }
+
     fn write_down(&mut self, layer: Layer) {
         for (key, task) in layer.rows {
             match task {
@@ -228,23 +233,17 @@ impl Model {
     /// Writes a row (None deletes it) and counts the transition.
     pub fn write(&mut self, connection: usize, key: Key, new: Option<Task>) {
         let old = self.view(connection).get(&key).cloned();
-        if let Some(layer) = self.open[connection].last_mut() {
-            change(layer, key, old.as_ref(), new);
-        }
+        change(self.layer(connection), key, old.as_ref(), new);
     }
 
     /// Empties the table. TRUNCATE counts no transitions.
     pub fn wipe(&mut self, connection: usize) {
         let keys: Vec<Key> = self.view(connection).into_keys().collect();
-        if let Some(layer) = self.open[connection].last_mut() {
-            layer.rows.extend(keys.into_iter().map(|key| (key, None)));
-        }
+        self.layer(connection).rows.extend(keys.into_iter().map(|key| (key, None)));
     }
 
     pub fn count(&mut self, connection: usize, call: &'static str, tasks: usize) {
-        if let Some(layer) = self.open[connection].last_mut() {
-            *layer.counters.entry(call.into()).or_default() += tasks as i64;
-        }
+        *self.layer(connection).counters.entry(call.into()).or_default() += tasks as i64;
     }
 
     /// Switches the features. `convert` gives the new state of tasks whose state is removed (None deletes them).
