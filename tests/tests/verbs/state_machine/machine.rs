@@ -231,7 +231,7 @@ impl Machine {
         let Model { tasks, counters, .. } = &self.model;
         let counts = |is_meant: fn(&Task) -> bool| -> Value {
             let count =
-                |letter| tasks.values().filter(|t| t.status == letter && is_meant(t)).count();
+                |letter: char| tasks.values().filter(|t| t.status == letter && is_meant(t)).count();
             STATES.into_iter().map(|(state, letter)| (state, count(letter))).collect()
         };
         let stats = json!({
