@@ -317,23 +317,25 @@ fn options(features: &Features) -> Value {
 }
 
 fn arguments(given: &Given) -> Vec<String> {
-    let time = |name: &str, is_given: bool| is_given.then(|| format!("{name} => '1 hour'"));
-    let times = [("delay", given.delay), ("ttl", given.ttl), ("ttr", given.ttr)];
-    let mut list: Vec<String> =
-        times.into_iter().filter_map(|(name, given)| time(name, given)).collect();
-    list.extend(given.priority.map(|priority| format!("priority => {priority}")));
-    list.extend(given.tube.map(|tube| format!("tube => '{tube}'")));
-    list.extend(given.update.map(|payload| format!("update => '{{\"payload\": {payload}}}'")));
-    list.extend(given.attempt.map(|attempt| format!("attempt => {attempt}")));
-    list.extend(given.if_held.then(|| "if_held => true".to_owned()));
-    list.extend(given.unused.then(|| "failed => false".to_owned()));
-    list.extend(given.error.then(|| "error => 'broken'".to_owned()));
-    list.extend(given.conflict.map(|conflict| match conflict {
-        Conflict::Nothing => "on_conflict => 'nothing'".to_owned(),
-        Conflict::Update => "on_conflict => 'update'".to_owned(),
-        Conflict::UpdateAtOnce => "on_conflict => 'update', delay => '0'".to_owned(),
-    }));
-    list
+    let hour = |name: &str, is_given: bool| is_given.then(|| format!("{name} => '1 hour'"));
+    let all = [
+        hour("delay", given.delay),
+        hour("ttl", given.ttl),
+        hour("ttr", given.ttr),
+        given.priority.map(|priority| format!("priority => {priority}")),
+        given.tube.map(|tube| format!("tube => '{tube}'")),
+        given.update.map(|payload| format!("update => '{{\"payload\": {payload}}}'")),
+        given.attempt.map(|attempt| format!("attempt => {attempt}")),
+        given.if_held.then(|| "if_held => true".into()),
+        given.unused.then(|| "failed => false".into()),
+        given.error.then(|| "error => 'broken'".into()),
+        given.conflict.map(|conflict| match conflict {
+            Conflict::Nothing => "on_conflict => 'nothing'".into(),
+            Conflict::Update => "on_conflict => 'update'".into(),
+            Conflict::UpdateAtOnce => "on_conflict => 'update', delay => '0'".into(),
+        }),
+    ];
+    all.into_iter().flatten().collect()
 }
 
 fn new_enum() -> String {
