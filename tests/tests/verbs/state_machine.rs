@@ -7,7 +7,6 @@
 mod chance;
 mod crowd;
 mod features;
-mod late;
 mod machine;
 mod model;
 mod operation;

@@ -107,6 +107,16 @@ pub enum ByHand {
 }
 
 impl Operation {
+    /// Returns whether nothing reports its change of a row. A take that meets the changed row skips it, and a later take
+    /// can get it up to a second late (docs/dev/internals.md).
+    pub fn is_unreported(&self) -> bool {
+        match self {
+            Operation::Put(_, given) => given.conflict.is_some(),
+            Operation::Update(_, by_hand) => matches!(by_hand, ByHand::Payload(_)),
+            _ => false,
+        }
+    }
+
     pub fn names_several(&self) -> bool {
         matches!(self, Operation::Step(_, keys, _) if keys.len() > 1)
     }
