@@ -2,19 +2,12 @@
 
 use xqueue_tests::*;
 
-/// Runs one turn of the loop; None after the timeout.
-#[track_caller]
-fn next(c: &mut Client, queue: &str, timeout: &str, done: Option<&Value>) -> Option<Value> {
-    let sql = "CALL xqueue.next($1::text, $2::text::interval, task => $3::jsonb)";
-    c.query_one(sql, &[&queue, &timeout, &done]).unwrap_or_else(|e| panic!("{e:?}")).get(0)
-}
-
 /// Makes a queue, and a consumer whose next call acks the task that it has taken. Returns that call, too.
 fn with_a_task() -> (Queue, Client, Value, String) {
     let mut q = Queue::new("next");
     put(&mut q.admin, &q.name, 1);
     let mut c = q.client();
-    let task = next(&mut c, &q.name, "1s", None).expect("a task");
+    let task = ask_one(&mut c, &q.name, "CALL xqueue.next('{q}', '1s')");
     let call = format!("CALL xqueue.next('{}', '30s', task => '{task}')", q.name);
     (q, c, task, call)
 }
@@ -23,27 +16,6 @@ fn with_a_task() -> (Queue, Client, Value, String) {
 fn waiting(q: &mut Queue) -> Waiter {
     let call = format!("CALL xqueue.next('{}', '30s')", q.name);
     Waiter::waiting(q, &call)
-}
-
-#[test]
-fn a_task_that_is_not_mine() {
-    let mut q = Queue::new("next");
-    let name = q.name.clone();
-    let mut other = q.client();
-    put(&mut other, &name, 1);
-    let theirs = take(&mut other, &name, "0", 1).remove(0);
-    put(&mut other, &name, 2);
-    let mine = pid(&mut q.admin);
-    let words =
-        format!("task {} is taken by {}, not by you ({mine})", id(&theirs), pid(&mut other));
-    for (task, states, words) in [
-        (theirs.to_string(), "55006", words.as_str()),
-        (r#"{"id": 77777}"#.into(), "P0002", "task 77777 was not found"),
-        ("{}".into(), "22004 22023 42703", ""),
-    ] {
-        q.fails(&format!("CALL xqueue.next('{{q}}', '1s', task => '{task}')"), states, words);
-        q.assert_tasks(&[("taken", 1), ("ready", 1)]);
-    }
 }
 
 #[test]
@@ -77,7 +49,8 @@ fn a_wait_that_is_cancelled_keeps_the_ack() {
     q.wait_for_consumers(0);
     q.assert_tasks(&[("total", 0)]);
     put(&mut q.admin, &q.name, 2);
-    assert_eq!(next(&mut c, &q.name, "10s", None).unwrap()["payload"], json!({"n": 2}));
+    let next = ask_one(&mut c, &q.name, "CALL xqueue.next('{q}', '10s')");
+    assert_eq!(next["payload"], json!({"n": 2}));
 }
 
 #[test]
