@@ -70,26 +70,20 @@ fn holder(q: &mut Queue) -> Queue {
 }
 
 #[test]
-fn release_all_passes_over_what_no_update_can_write() {
-    with_each(holder, |q, _holder, state| {
-        assert_eq!(q.ask_one("SELECT to_jsonb(xqueue.release_all('{q}'))"), 17);
-        assert_eq!(in_state(q, "T"), [1, 2, 5]);
-        assert_named(q, "snatched");
-        assert_eq!(q.calls("snatch"), 17);
-        q.fails("SELECT xqueue.release_all('{q}')", state, "");
-    });
-}
-
-#[test]
-fn give_back_passes_over_what_no_update_can_write() {
-    with_each(holder, |q, mut holder, state| {
-        let give_back = "SELECT to_jsonb(xqueue.give_back('{q}'))";
-        assert_eq!(holder.ask(give_back), [json!(17)]);
-        assert_eq!(in_state(q, "T"), [1, 2, 5]);
-        assert_named(q, "given back");
-        assert_eq!(q.calls("give_back"), 17);
-        holder.fails(give_back, state, "");
-    });
+fn release_all_and_give_back_pass_over_what_no_update_can_write() {
+    for (verb, call, what) in
+        [("release_all", "snatch", "snatched"), ("give_back", "give_back", "given back")]
+    {
+        with_each(holder, |q, mut holder, state| {
+            let sql = format!("SELECT to_jsonb(xqueue.{verb}('{{q}}'))");
+            let c = if verb == "release_all" { &mut *q } else { &mut holder };
+            assert_eq!(c.ask_one(&sql), 17);
+            assert_eq!(in_state(q, "T"), [1, 2, 5]);
+            assert_named(q, what);
+            assert_eq!(q.calls(call), 17);
+            holder.fails(&sql, state, "");
+        });
+    }
 }
 
 /// A queue whose only task cannot be given back does not affect the tasks of other queues.
