@@ -7,7 +7,6 @@ pub struct Key {
     pub name: &'static str,
     /// The type of column `id`, or of the only column.
     pub key: &'static str,
-    columns: &'static str,
     /// A SELECT of rows.
     tasks: &'static str,
     /// The id of an existing task.
@@ -38,13 +37,7 @@ pub const KEYS: [Key; 9] = [
     Key::of("q_domain", "small", "SELECT n::small FROM generate_series(1, 5) n", "1"),
     Key::of("q_pair", "pair", "VALUES (ROW(1, 'a')::pair)", "ROW(1, 'a')::pair"),
     Key::of("q_bytea", "bytea", "VALUES ('\\x01'::bytea), ('1')", "'1'::bytea"),
-    Key {
-        name: "q_two",
-        key: "integer",
-        columns: "id integer, b text, PRIMARY KEY (id, b)",
-        tasks: "VALUES (1, '1'), (1, 'a'), (2, 'a')",
-        id: "ROW(1, 'a')",
-    },
+    Key::of("q_two", "integer", "VALUES (1, '1'), (1, 'a'), (2, 'a')", "ROW(1, 'a')"),
 ];
 
 const OPTIONS: &str = r#"{"features": {"delayed": true, "buried": true, "zombie": true, "ttl": true,
@@ -57,7 +50,7 @@ impl Key {
         tasks: &'static str,
         id: &'static str,
     ) -> Key {
-        Key { name, key, columns: "", tasks, id }
+        Key { name, key, tasks, id }
     }
 
     /// Returns whether the key is a single value, neither an array nor a record.
@@ -66,9 +59,11 @@ impl Key {
     }
 
     pub fn table(&self) -> String {
-        let Key { name, key, columns, tasks, .. } = self;
-        let single = format!("id {key} PRIMARY KEY");
-        let columns = if columns.is_empty() { single.as_str() } else { columns };
+        let Key { name, key, tasks, .. } = self;
+        let columns = match *name {
+            "q_two" => "id integer, b text, PRIMARY KEY (id, b)".into(),
+            _ => format!("id {key} PRIMARY KEY"),
+        };
         format!(
             "CREATE TABLE {name} ({columns}); INSERT INTO {name} {tasks};
              SELECT xqueue.upgrade('{name}', '{OPTIONS}')"
