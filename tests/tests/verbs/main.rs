@@ -19,5 +19,4 @@ mod pick;
 mod raised;
 mod shortcuts;
 mod state_machine;
-mod take_by_id;
 mod wrong_types;

@@ -1,4 +1,4 @@
-//! Queues whose tasks are picked by a user's function.
+//! Tasks that are picked by a user's function, or by the caller.
 
 use xqueue_tests::*;
 
@@ -176,4 +176,22 @@ fn it_runs_with_the_rights_of_the_consumer() {
     let take_one = format!("SELECT xqueue.take('{name}')");
     expect_error(&mut c, &take_one, "42501", "permission denied for function");
     assert_eq!(put(&mut q.admin, &name, 3), 3, "who only puts does not need it");
+}
+
+/// Tasks that the caller names. The state machine and pg_regress try takes of one session.
+#[test]
+fn many_want_the_same_ones() {
+    let mut q = Queue::with("named", COLUMNS, &json!({}));
+    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 50)");
+    let takers = [(); 4].map(|()| {
+        let mut session = q.session();
+        std::thread::spawn(move || {
+            let all = "SELECT xqueue.take('{q}', id => ARRAY(SELECT generate_series(1, 50)))";
+            (ids(&session.ask(all)), session)
+        })
+    });
+    let ended = takers.map(|taker| taker.join().expect("taken"));
+    let mut all: Vec<i64> = ended.iter().flat_map(|(taken, _)| taken.clone()).collect();
+    all.sort_unstable();
+    assert_eq!(all, (1..=50).collect::<Vec<i64>>(), "each went to one of them");
 }
