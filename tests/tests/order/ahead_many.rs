@@ -41,41 +41,6 @@ fn fails_in_the_middle(many: i64) {
     assert_eq!((next(&mut q), next(&mut q)), (Some(1), Some(2)));
 }
 
-/// A take of several tasks is handed several candidates in one step, while others roll back or take one.
-#[test]
-fn takes_of_several_tasks_get_each_once() {
-    let mut q = Queue::with("ahead", COLUMNS, &json!({}));
-    q.sql("INSERT INTO {q} (id) SELECT n FROM generate_series(1, 20000) n");
-    let consumers = [1, 3, 33, 100, 150, 200].map(|count| {
-        let mut session = q.session();
-        std::thread::spawn(move || {
-            let mut all = Vec::new();
-            for turn in 0.. {
-                session.sql("BEGIN");
-                let found = session.takes(count);
-                if turn % 5 == 1 {
-                    session.sql("ROLLBACK");
-                    continue;
-                }
-                session.sql("COMMIT");
-                if found.is_empty() {
-                    break;
-                }
-                all.extend(found);
-            }
-            // The connection keeps its tasks; without it they would be ready again.
-            (all, session)
-        })
-    });
-    let consumers = consumers.map(|consumer| consumer.join().expect("a consumer"));
-    // Tasks of takes that were rolled back after the other consumers had ended.
-    let left = std::iter::from_fn(|| next(&mut q));
-    let mut all: Vec<i64> = left.collect();
-    consumers.iter().for_each(|(taken, _)| all.extend(taken));
-    all.sort_unstable();
-    assert_eq!(all, (1..=20000).collect::<Vec<_>>());
-}
-
 /// Takes check priorities without known tasks last, and scan no index for them.
 #[test]
 fn priorities_without_tasks() {

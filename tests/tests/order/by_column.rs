@@ -64,55 +64,6 @@ fn call(q: &mut Queue, function: &str, n: i64) {
     q.sql(&format!("SELECT xqueue.{function}('{{q}}', to_jsonb(t)) FROM {{q}} t WHERE n = {n}"));
 }
 
-#[test]
-fn priorities_and_tubes_come_first() {
-    each(&json!({"priority": true, "tube": true}), |q| {
-        q.sql("INSERT INTO {q} (tube, priority) SELECT chr(97 + g % 2), g % 3 FROM generate_series(1, 12) g");
-        let tube = |q: &mut Queue, tube: &str, count: i32| {
-            numbers(&q.ask(&format!(
-                "SELECT t FROM xqueue.take('{{q}}', '0', {count}, tube => '{tube}') t"
-            )))
-        };
-        assert_eq!(tube(q, "b", 3), [3, 9, 1]);
-        assert_eq!(tube(q, "a", 1), [6]);
-        assert_eq!(takes(q, 4), [12, 4, 7, 10]);
-        assert_eq!(takes(q, 10), [2, 5, 8, 11]);
-    });
-}
-
-/// Each consumer gets its tasks in order.
-#[test]
-fn several_producers_and_consumers() {
-    for kind in KINDS {
-        let q = queue(kind, &json!({}));
-        let producers = [(); 4].map(|()| {
-            let mut producer = q.session();
-            let put = "SELECT xqueue.put('{q}', '{}')";
-            std::thread::spawn(move || (0..250).for_each(|_| producer.sql(put)))
-        });
-        for producer in producers {
-            producer.join().expect("a producer");
-        }
-        let consumers = [(); 4].map(|()| {
-            let mut consumer = q.session();
-            std::thread::spawn(move || {
-                let mut own = Vec::new();
-                while let [n] = takes(&mut consumer, 1)[..] {
-                    call(&mut consumer, "ack", n);
-                    own.push(n);
-                }
-                own
-            })
-        });
-        let taken = consumers.map(|consumer| consumer.join().expect("a consumer"));
-        // The instant and the number of concurrent puts can differ in order.
-        if !kind.1.contains("at") {
-            assert!(taken.iter().all(|own| own.is_sorted()), "{taken:?}");
-        }
-        assert_eq!(taken.iter().flatten().count(), 1000);
-    }
-}
-
 /// Each sub-queue is in order while its mark rises and tasks come back.
 #[test]
 fn subqueues_stay_in_order() {

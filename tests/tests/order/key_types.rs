@@ -183,6 +183,8 @@ fn under_an_old_snapshot_takes_read_no_more_pages() {
 fn keys_without_marks_are_reported() {
     for (columns, order, is_slow) in [
         ("id bigserial PRIMARY KEY", "", false),
+        ("id smallint PRIMARY KEY", "", false),
+        ("id timestamptz PRIMARY KEY", "", false),
         ("id numeric PRIMARY KEY", "", false),
         ("id bytea PRIMARY KEY", "", false),
         ("id text COLLATE \"C\" PRIMARY KEY", "", false),

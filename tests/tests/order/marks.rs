@@ -1,8 +1,5 @@
 //! Low-water marks never hide a ready task, no matter how it became ready before them.
 
-mod priorities;
-
-use super::crowd::{assert_all_found, crowd};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use xqueue_tests::*;
@@ -102,29 +99,6 @@ fn keys_changed_by_hand_and_rolled_back() {
 }
 
 #[test]
-fn other_types_of_keys() {
-    for (key, low, high) in [
-        ("smallint", "'-5'", "n"),
-        ("integer", "'-5'", "n"),
-        ("uuid", "'00000000-0000-0000-0000-000000000001'", "md5(n::text)::uuid"),
-        ("timestamptz", "'-infinity'", "'2026-01-01'::timestamptz + n * '1 s'::interval"),
-    ] {
-        let mut q = Queue::with("marks", &format!("id {key} PRIMARY KEY"), &json!({}));
-        let tasks = enough_takes();
-        q.sql(&format!("INSERT INTO {{q}} SELECT {high} FROM generate_series(1, {tasks}) n"));
-        let takes_one = |q: &mut Queue| q.ask("SELECT xqueue.take('{q}')").len() == 1;
-        for _ in 0..tasks {
-            assert!(takes_one(&mut q), "{key}");
-        }
-        assert!(!takes_one(&mut q), "{key}");
-        let check = q.ask_one("SELECT xqueue.check('{q}')");
-        assert!(check["mark"].is_string(), "{key} has no mark: {check}");
-        q.sql(&format!("INSERT INTO {{q}} VALUES ({low})"));
-        assert!(takes_one(&mut q), "{key}");
-    }
-}
-
-#[test]
 fn tubes_have_their_own() {
     let mut q = raised(&json!({"features": {"tube": true}}));
     let (first, last, takes) = (first(&mut q), last(&mut q), enough_takes() as i64);
@@ -167,19 +141,6 @@ fn rows_that_others_do_not_see() {
     finds(&mut q, first);
     drop(c);
     q.sql("DROP POLICY p ON {q}");
-}
-
-/// Producers with random keys, and consumers that roll back and release: every task is processed.
-#[test]
-fn nothing_is_hidden_from_a_crowd() {
-    let mut q = Queue::new("marks");
-    let put = |_: &mut _, producer, n| {
-        // Old keys among rising ones.
-        let key = (if n % 7 == 0 { 1_000_000 - n } else { 2_000_000 + n }) * 10 + producer;
-        format!("SELECT xqueue.put('{{q}}', '{{\"id\": {key}}}')")
-    };
-    crowd(&q, (3, 600), put, |_| "SELECT xqueue.take('{q}')".into());
-    assert_all_found(&mut q);
 }
 
 /// A state that only one transaction sees, and that a rollback undoes, raises no mark.
