@@ -1,5 +1,5 @@
-//! Random calls on queues with an order, in three sessions that take turns. Each take gets the first tasks in the
-//! order, regardless of marks and of candidates that other takes have read ahead.
+//! Random calls on queues with an order, with priorities and tubes or without, in three sessions that take turns. Each
+//! take gets the first tasks, regardless of marks and of candidates that other takes have read ahead.
 
 use rand::prelude::*;
 use rand::rngs::StdRng;
@@ -12,7 +12,8 @@ struct Kind {
     values: &'static [&'static str],
 }
 
-const INSTANT: &str = "timestamptz 'epoch' + {n} * interval '1 s'";
+const INSTANT: &str = "CASE {n} WHEN 0 THEN '-infinity' WHEN 19 THEN 'infinity' \
+    ELSE timestamptz 'epoch' + {n} * interval '1 s' END";
 
 /// Half of the uuids is equal for many tasks.
 const UUID: &str = "uuid NOT NULL DEFAULT overlay(gen_random_uuid()::text placing '00000000-0000-000' from 1 for 17)::uuid";
@@ -91,6 +92,8 @@ const SHARING: [Kind; 6] = [
 
 const STEPS: usize = 300;
 
+const TUBES: [&str; 4] = ["'a'", "'a'", "'b'", "NULL"];
+
 struct Run<'q> {
     q: &'q mut Queue,
     kind: &'q Kind,
@@ -100,11 +103,20 @@ struct Run<'q> {
 }
 
 impl Run<'_> {
-    /// Returns assignments of random values to the columns of the order.
+    /// Returns random values of the columns of the order, and of tube and priority.
     fn values(&mut self) -> Vec<(String, String)> {
         let n = self.random.random_range(0..20).to_string();
         let values = self.kind.values.iter().map(|value| value.replace("{n}", &n));
-        self.kind.order.iter().map(|name| name.to_string()).zip(values).collect()
+        let ordered = self.kind.order.iter().map(|name| name.to_string()).zip(values);
+        let priority = self.random.random_range(0..self.priorities).to_string();
+        let others = [("tube".into(), self.tube().into()), ("priority".into(), priority)];
+        ordered.chain(others).collect()
+    }
+
+    /// Returns a random tube; NULL stands for any tube in a take.
+    fn tube(&mut self) -> &'static str {
+        let is_any = self.priorities == 1 || self.random.random_bool(0.5);
+        if is_any { "NULL" } else { TUBES.choose(&mut self.random).expect("a tube") }
     }
 
     fn session(&mut self) -> &mut Client {
@@ -125,10 +137,11 @@ impl Run<'_> {
         format!("id = (SELECT id FROM {q} WHERE status = '{state}' ORDER BY random() LIMIT 1)")
     }
 
-    fn first(&mut self, state: &str, limit: i32) -> Vec<i64> {
+    fn first(&mut self, state: &str, tube: &str, limit: i32) -> Vec<i64> {
         let order = self.kind.order.join(", ");
         let sql = format!(
-            "SELECT to_jsonb(id) FROM {{q}} WHERE status = '{state}' ORDER BY priority, {order} LIMIT {limit}"
+            "SELECT to_jsonb(id) FROM {{q}} WHERE status = '{state}' AND coalesce(tube = {tube}, {tube} IS NULL) \
+             ORDER BY priority, {order} LIMIT {limit}"
         );
         self.q.ask(&sql).iter().filter_map(Value::as_i64).collect()
     }
@@ -136,18 +149,19 @@ impl Run<'_> {
     fn put(&mut self, state: &str) {
         let (names, values): (Vec<_>, Vec<_>) = self.values().into_iter().unzip();
         let (names, values) = (names.join(", "), values.join(", "));
-        let priority = self.random.random_range(0..self.priorities);
         let count = self.random.random_range(1..20);
         self.run(&format!(
-            "INSERT INTO {{q}} (status, priority, {names}) SELECT '{state}', {priority}, {values} FROM generate_series(1, {count})"
+            "INSERT INTO {{q}} (status, {names}) SELECT '{state}', {values} FROM generate_series(1, {count})"
         ));
     }
 
     #[track_caller]
     fn take(&mut self) {
         let count = *[1, 1, 1, 2, 5].choose(&mut self.random).expect("a number");
-        let (expected, name) = (self.first("R", count), self.q.name.clone());
-        assert_eq!(ids(&take(self.session(), &name, "0", count)), expected);
+        let (tube, name) = (self.tube(), self.q.name.clone());
+        let take = format!("SELECT xqueue.take('{{q}}', tube => {tube}, count => {count})");
+        let expected = self.first("R", tube, count);
+        assert_eq!(ids(&ask(self.session(), &name, &take)), expected, "{take}");
     }
 
     #[track_caller]
@@ -173,21 +187,35 @@ impl Run<'_> {
                     "BEGIN; SELECT xqueue.take('{{q}}'); DELETE FROM {{q}} WHERE {one}; ROLLBACK"
                 ));
             }
+            // Takes that raise marks, and one that must not: what it does not see comes back.
             7 => {
+                let (tube, many) = (self.tube(), enough_takes());
+                self.run(&format!(
+                    "BEGIN; SELECT xqueue.take('{{q}}', tube => {tube}, count => {many}); ROLLBACK"
+                ));
+            }
+            8 => {
+                let tube = self.tube();
+                self.run(&format!(
+                    "BEGIN; UPDATE {{q}} SET tube = 'b', priority = 1; \
+                     SELECT xqueue.take('{{q}}', tube => {tube}); ROLLBACK"
+                ));
+            }
+            9 => {
                 let one = self.one("T");
                 self.run(&format!(
                     "SELECT xqueue.snatch('{{q}}', to_jsonb(t)) FROM {{q}} t WHERE {one}"
                 ));
             }
-            8 => {
-                let (expected, name) = (self.first("B", 3), self.q.name.clone());
+            10 => {
+                let (expected, name) = (self.first("B", "NULL", 3), self.q.name.clone());
                 for verb in ["tasks_by_state('{q}', 'buried', 3)", "plow('{q}', 3)"] {
                     let tasks = ask(self.session(), &name, &format!("SELECT xqueue.{verb}"));
                     assert_eq!(ids(&tasks), expected, "{verb}");
                 }
             }
             // A release also moves the task if the column is not part of the key.
-            9 => {
+            11 => {
                 let (name, value) = self.values().remove(0);
                 let update = format!(", update => jsonb_build_object('at', {value})");
                 let update = if name == "at" { update } else { String::new() };
@@ -203,7 +231,7 @@ impl Run<'_> {
 
 #[test]
 fn each_take_gets_the_first_tasks() {
-    run(&KINDS, &[("on", 1), ("off", 1), ("on", 2), ("off", 3)]);
+    run(&KINDS, &[("on", 1), ("off", 1), ("on", 2), ("off", 3), ("on", 30)]);
 }
 
 #[test]
@@ -211,17 +239,17 @@ fn each_take_gets_the_first_tasks_of_a_position() {
     run(&SHARING, &[("on", 1), ("off", 2)]);
 }
 
-/// Runs each kind with these settings of the direct path and numbers of priorities.
+/// Runs each kind with these settings of the direct path and numbers of priorities. With several there are tubes, too.
 fn run(kinds: &[Kind], variants: &[(&str, i32)]) {
     let seed = seed();
     for (number, kind) in kinds.iter().enumerate() {
         for &(direct, priorities) in variants {
             let columns = kind.columns.replace("{UUID}", UUID);
-            let columns = format!("{columns}, priority int NOT NULL DEFAULT 0");
+            let columns = format!("{columns}, tube text, priority int NOT NULL DEFAULT 0");
             let order = &kind.order[..kind.values.len()];
             let options = match priorities > 1 {
-                true => json!({"fields": {"order": order, "priority": "priority"},
-                               "features": {"buried": true, "priority": true}}),
+                true => json!({"fields": {"order": order, "priority": "priority", "tube": "tube"},
+                               "features": {"buried": true, "priority": true, "tube": true}}),
                 false => json!({"fields": {"order": order}, "features": {"buried": true}}),
             };
             let mut q = Queue::with("by_column_random", &columns, &options);
