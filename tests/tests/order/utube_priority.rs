@@ -1,19 +1,14 @@
 //! Sub-queues with priorities: the one whose first task is the most urgent goes first, and equal ones take turns.
 
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 use xqueue_tests::*;
 
-fn queue(direct_path: bool, utube: Value) -> Queue {
-    let features = json!({"utube": utube, "priority": true, "delayed": true, "buried": true});
-    let mut q = Queue::with("utube_priority", COLUMNS, &json!({"features": features}));
-    q.sql(&format!("SET xqueue.direct_path = {direct_path}"));
-    q
-}
-
+/// Runs a test with the direct path and without it.
 fn in_both_ways(test: impl Fn(&mut Queue)) {
     for direct_path in [true, false] {
-        test(&mut queue(direct_path, json!(true)));
+        let features = json!({"utube": true, "priority": true, "delayed": true, "buried": true});
+        let mut q = Queue::with("utube_priority", COLUMNS, &json!({"features": features}));
+        q.sql(&format!("SET xqueue.direct_path = {direct_path}"));
+        test(&mut q);
     }
 }
 
@@ -126,65 +121,4 @@ fn what_is_listed_is_what_is_taken() {
         }
         assert_eq!(served, listed[..30]);
     });
-}
-
-/// The least priority at the heads of all sub-queues without a task in flight.
-const LEAST: &str = "SELECT coalesce(to_jsonb(min(priority)), 'null') FROM (SELECT DISTINCT ON (tube) tube, priority, status FROM {q} \
-    WHERE status IN ({line}) ORDER BY tube, priority, id) AS head WHERE status = 'R' \
-    AND NOT EXISTS (SELECT FROM {q} t WHERE t.tube = head.tube AND t.status = 'T')";
-
-#[test]
-fn at_random_the_most_urgent_is_next() {
-    let seed = seed();
-    for run in 0..8u64 {
-        let seed = u64::wrapping_add(seed, run);
-        let mut random = StdRng::seed_from_u64(seed);
-        let (direct_path, is_strict) = (random.random_bool(0.5), random.random_bool(0.3));
-        let utube = if is_strict { json!({"strict": true}) } else { json!(true) };
-        let mut q = queue(direct_path, utube);
-        let least = LEAST.replace("{line}", if is_strict { "'R', 'W'" } else { "'R'" });
-        let mut log = vec![];
-        for _ in 0..250 {
-            let (tube, priority) = (random.random_range(0..12), random.random_range(0..6));
-            let any = format!("(SELECT id FROM {{q}} ORDER BY hashint8(id + {tube}) LIMIT 1)");
-            let mine = "(SELECT id FROM {q} WHERE status = 'T' ORDER BY hashint8(id) LIMIT 1)";
-            let mine = |sql: &str| format!("SELECT {sql} FROM {{q}} t WHERE id = {mine}");
-            let step = match random.random_range(0..16) {
-                0..4 => format!(
-                    "SELECT xqueue.put('{{q}}', '{{}}', tube => '{tube}', priority => {priority})"
-                ),
-                4 => format!("SELECT xqueue.put('{{q}}', '{{}}', tube => '{tube}', front => true)"),
-                5 => format!(
-                    "SELECT xqueue.put('{{q}}', '{{}}', tube => '{tube}', priority => {priority}, delay => '1 h')"
-                ),
-                6 => format!("UPDATE {{q}} SET priority = {priority} WHERE id = {any}"),
-                7 => format!("UPDATE {{q}} SET tube = '{tube}' WHERE id = {any} AND status <> 'T'"),
-                8 => format!("DELETE FROM {{q}} WHERE id = {any}"),
-                9 => "SELECT xqueue.restart('{q}', id) FROM {q} WHERE status = 'W' LIMIT 1".into(),
-                10 => mine(&format!(
-                    "xqueue.release('{{q}}', id, update => '{{\"priority\": {priority}}}')"
-                )),
-                11 => mine("xqueue.release('{q}', id, delay => '1 h')"),
-                12 => mine("xqueue.bury('{q}', id)"),
-                13 => "SELECT xqueue.kick('{q}', 2)".into(),
-                14 => "BEGIN; SELECT xqueue.take('{q}', count => 2); ROLLBACK".into(),
-                _ => "SELECT xqueue.upgrade('{q}', '{}')".into(),
-            };
-            log.push(step.clone());
-            q.sql(&step);
-            if random.random_bool(0.6) {
-                let expected = q.ask(&least).into_iter().next().unwrap_or_default();
-                let task =
-                    q.ask("SELECT xqueue.take('{q}')").into_iter().next().unwrap_or_default();
-                log.push(format!("take: {task}"));
-                assert_eq!(task["priority"], expected, "{log:#?}");
-                if random.random_bool(0.7) && task != Value::Null {
-                    q.sql(&format!("SELECT xqueue.ack('{{q}}', {})", task["id"]));
-                    log.push("ack".into());
-                }
-            }
-            let report = q.ask_one("SELECT xqueue.check('{q}')");
-            assert_eq!(report["problems"], json!([]), "{log:#?}");
-        }
-    }
 }
