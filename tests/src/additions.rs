@@ -20,7 +20,7 @@ pub const SHARED: &str = "
         RETURN NULL; END $$;";
 
 /// Each addition to a table `{q}` with columns `id` and `payload`; `{n}` is the number of the table.
-const ADDITIONS: [(&str, &str); 6] = [
+pub const ADDITIONS: [(&str, &str); 6] = [
     (
         "a foreign key",
         "ALTER TABLE {q} ADD customer int NOT NULL DEFAULT 1 REFERENCES public.customer;",

@@ -187,11 +187,12 @@ impl Run<'_> {
                     "BEGIN; SELECT xqueue.take('{{q}}'); DELETE FROM {{q}} WHERE {one}; ROLLBACK"
                 ));
             }
-            // Takes that raise marks, and one that must not: what it does not see comes back.
+            // Calls that raise marks, and one that must not: what it does not see comes back.
             7 => {
                 let (tube, many) = (self.tube(), enough_takes());
                 self.run(&format!(
-                    "BEGIN; SELECT xqueue.take('{{q}}', tube => {tube}, count => {many}); ROLLBACK"
+                    "BEGIN; SELECT xqueue.take('{{q}}', tube => {tube}, count => {many}); ROLLBACK; \
+                     BEGIN; SELECT xqueue.kick('{{q}}', {many}); ROLLBACK"
                 ));
             }
             8 => {

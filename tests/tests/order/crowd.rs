@@ -13,7 +13,7 @@ const PUTS: i64 = 600;
 const IDLE: usize = 300;
 
 /// Columns and options of a queue, the {n}th put of a producer, and a take. {r} stands for a random number.
-const CROWDS: [(&str, &str, &str, &str); 5] = [
+const CROWDS: [(&str, &str, &str, &str); 7] = [
     // Old keys among rising ones.
     (
         COLUMNS,
@@ -38,11 +38,25 @@ const CROWDS: [(&str, &str, &str, &str); 5] = [
     ),
     (
         COLUMNS,
+        r#"{"features": {"tube": true}}"#,
+        "SELECT xqueue.put('{q}', jsonb_build_object('id', {r}), tube => 'tube ' || {r} % 3)",
+        "SELECT xqueue.take('{q}', tube => 'tube ' || {r} % 3)",
+    ),
+    (
+        COLUMNS,
         r#"{"features": {"priority": true, "tube": true}}"#,
         "SELECT xqueue.put('{q}', jsonb_build_object('id', {r}),
              tube => 'tube ' || {r} % CASE WHEN {n} < 350 THEN 4 ELSE 12 END,
              priority => {r} / 100 % CASE WHEN {n} < 450 THEN 5 ELSE 40 END)",
         "SELECT xqueue.take('{q}', tube => 'tube ' || {r} % 12, count => 1 + {r} / 100 % 3)",
+    ),
+    // Buried tasks, old keys among rising ones, are dug out and taken.
+    (
+        COLUMNS,
+        r#"{"features": {"buried": true}}"#,
+        "INSERT INTO {q} (id, status) VALUES
+             ((CASE {n} % 7 WHEN 0 THEN -{n} ELSE 9100 + {n} END) * 10 + {producer}, 'B')",
+        "SELECT t FROM xqueue.kick('{q}', 1 + {r} % 3) AS dug, LATERAL xqueue.take('{q}', count => dug + 1) AS t",
     ),
     (
         "id uuid PRIMARY KEY DEFAULT gen_random_uuid(), n bigserial",
