@@ -1,7 +1,11 @@
 //! Low-water marks of the tubes of a queue with priorities never hide a ready task, no matter how it became ready
-//! before them. A take does not walk over the index entries of removed tasks.
+//! before them, even if there are more tubes and priorities than marks. A take does not walk over the index entries of
+//! removed tasks.
 
 use xqueue_tests::*;
+
+/// More tubes than there are marks.
+const TUBES: i64 = 64;
 
 /// The ways in which task 5, which the session has taken, becomes ready again.
 const COMES_BACK: [&str; 10] = [
@@ -217,38 +221,29 @@ fn features_switched_meanwhile() {
 /// in a hash of our own.
 #[test]
 fn labels_of_the_same_hash() {
-    for (label, one, other, hash) in [
-        ("jsonb", "[[1], 2]", "[[1, 2]]", "jsonb_hash_extended"),
-        ("text[]", "{{a,b},{c,d}}", "{a,b,c,d}", "hash_array_extended"),
-        ("numeric", "5", "-5", "hash_numeric_extended"),
-        (
-            "timestamp",
-            "2000-01-01 00:00:00",
-            "2000-01-01 01:11:34.967297",
-            "timestamp_hash_extended",
-        ),
-        ("bigint", "8233161835963349326", "-4840171929588241355", ""),
+    for (label, one, other) in [
+        ("jsonb", "[[1], 2]", "[[1, 2]]"),
+        ("text[]", "{{a,b},{c,d}}", "{a,b,c,d}"),
+        ("numeric", "5", "-5"),
+        ("timestamp", "2000-01-01 00:00:00", "2000-01-01 01:11:34.967297"),
+        ("bigint", "8233161835963349326", "-4840171929588241355"),
     ] {
         let columns = format!("{COLUMNS}, label {label}");
         let options = json!({"fields": {"tube": "label"}, "features": {"tube": true}});
         let mut q = Queue::with("marks_tubes", &columns, &options);
-        if !hash.is_empty() {
-            let same =
-                format!("SELECT {hash}('{one}'::{label}, 7) = {hash}('{other}'::{label}, 7)");
-            assert!(scalar::<bool>(&mut q.admin, &same, &[]), "{label}");
-        }
+        let hash = |of: &str| format!("hash_array_extended(ARRAY['{of}'::{label}], 7)");
+        let same = format!("SELECT {} = {}", hash(one), hash(other));
+        assert_eq!(scalar::<bool>(&mut q.admin, &same, &[]), label != "bigint", "{label}");
         q.sql(&format!(
             "INSERT INTO {{q}} (id, label) SELECT n, CASE n WHEN 1 THEN '{one}'::{label} ELSE '{other}' END \
              FROM generate_series(1, 1000) n"
         ));
-        let mut take = |of: &str| {
-            let sql = "SELECT (xqueue.take($1::text, tube => $2::text)->>'id')::bigint";
-            q.admin.query_opt(sql, &[&q.name, &of]).unwrap().map(|row| row.get::<_, i64>(0))
-        };
+        let mut take =
+            |of: &str| ids(&q.ask(&format!("SELECT xqueue.take('{{q}}', tube => '{of}')")));
         for id in 2..700 {
-            assert_eq!(take(other), Some(id), "{label}");
+            assert_eq!(take(other), [id], "{label}");
         }
-        assert_eq!(take(one), Some(1), "{label}");
+        assert_eq!(take(one), [1], "{label}");
         q.sql("SELECT xqueue.release_all('{q}')");
     }
 }
@@ -268,4 +263,95 @@ fn the_least_and_the_greatest_priority() {
     t.finds(6);
     t.q.sql("DELETE FROM {q} WHERE id > 1000");
     t.finds(5);
+}
+
+#[test]
+fn more_tubes_than_have_marks() {
+    let mut t = Tubes::new(&json!({}));
+    for n in 0..TUBES {
+        t.q.sql(&format!(
+            "INSERT INTO {{q}} (id, tube, priority) \
+             SELECT 10000 + n * {TUBES} + {n}, 'tube {n}', n % 2 FROM generate_series(1, 150) n"
+        ));
+        t.raise(&format!("tube {n}"));
+    }
+    assert!(t.walked("a") > FEW, "it has given way");
+    for turn in 0..30 {
+        for n in 0..TUBES {
+            assert!(t.take(&format!("tube {n}")).is_some());
+        }
+        if turn % 10 == 0 {
+            t.q.sql(&format!(
+                "INSERT INTO {{q}} (id, tube, priority) \
+                 SELECT 500 + n, 'tube ' || n, 1 FROM generate_series(0, {TUBES} - 1) n"
+            ));
+            t.q.sql("DELETE FROM {q} WHERE id < 1000 AND tube LIKE '% 1'");
+            for n in 0..TUBES {
+                assert!(t.take(&format!("tube {n}")).is_some());
+            }
+            t.q.sql("DELETE FROM {q} WHERE id < 1000");
+        }
+    }
+}
+
+#[test]
+fn more_priorities_than_have_marks() {
+    let mut t = Tubes::new(&json!({}));
+    t.q.sql("INSERT INTO {q} (id, tube, priority) SELECT 200 + n, 'a', -n FROM generate_series(1, 40) n");
+    t.scan_priorities("a");
+    t.q.sql("INSERT INTO {q} (id, tube, priority) VALUES (5, 'a', -1000)");
+    t.finds(5);
+    t.finds(240);
+    // Once there are few priorities again, marks are found again.
+    t.q.sql("DELETE FROM {q} WHERE id < 1000");
+    t.scan_priorities("a");
+    t.raise("a");
+}
+
+#[test]
+fn a_batch_over_many_tubes() {
+    let mut t = Tubes::new(&json!({}));
+    t.q.sql("INSERT INTO {q} (id, tube, priority) SELECT n, 'tube ' || n, n % 2 FROM generate_series(100, 900) n");
+    // The marks survive: notes that name only a priority have room for all tubes.
+    t.raise("a");
+    for n in [100, 500, 900] {
+        t.scan_priorities(&format!("tube {n}"));
+        assert_eq!(t.take(&format!("tube {n}")), Some(n));
+    }
+    // For the last tubes only the priority is noted, and tube a can be one of them.
+    t.q.sql(
+        "INSERT INTO {q} (id, tube, priority) SELECT n + 1000, 'tube ' || n, -3 FROM generate_series(100, 900) n \
+         UNION ALL SELECT 5, 'a', -3",
+    );
+    t.finds(5);
+    // For these tasks nothing is noted.
+    t.q.sql(
+        "INSERT INTO {q} (id, tube, priority) SELECT n, 'tube ' || n, n FROM generate_series(2000, 3000) n \
+         UNION ALL SELECT 7, 'a', 1",
+    );
+    t.finds(7);
+}
+
+/// `check` finds a task that was put without a report, in tubes with and without priorities.
+#[test]
+fn check_finds_what_is_hidden() {
+    for priority in [true, false] {
+        let mut t = Tubes::new(&json!({}));
+        t.q.upgrade(&json!({"features": {"priority": priority}}));
+        t.scan_priorities("a");
+        t.raise("a");
+        let switch = |to: char| {
+            format!("UPDATE pg_trigger SET tgenabled = '{to}' WHERE tgrelid = '{{q}}'::regclass")
+        };
+        let put = "INSERT INTO {q} (id, tube, priority) VALUES (5, 'a', 2)";
+        // A session that has not read the table yet does all of it in one transaction: the worker sees no disabled
+        // trigger.
+        let (off, on) = (switch('D'), switch('A'));
+        t.q.session().sql(&format!("BEGIN; {off}; {put}; {on}; COMMIT"));
+        let problems = t.q.ask("SELECT jsonb_array_elements(xqueue.check('{q}')->'problems')");
+        let hidden = "task 5 is ready, but stands before the low-water mark of its tube";
+        assert!(problems.contains(&json!(hidden)), "{problems:?}");
+        t.q.sql("ALTER TABLE {q} DISABLE TRIGGER ALL; ALTER TABLE {q} ENABLE TRIGGER ALL; SELECT xqueue.upgrade('{q}')");
+        t.finds(5);
+    }
 }
