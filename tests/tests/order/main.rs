@@ -1,7 +1,6 @@
 //! The order of tasks: marks, candidates, tubes, sub-queues, priorities.
 
 mod ahead;
-mod ahead_many;
 mod by_column;
 mod by_column_random;
 mod crowd;
