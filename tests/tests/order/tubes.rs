@@ -35,7 +35,7 @@ fn a_prepared_put_wakes_a_consumer_of_its_tube() {
 #[test]
 fn tubes_can_be_of_any_type_that_has_an_order() {
     let mood = unique("mood");
-    connect().batch_execute(&format!("CREATE TYPE {mood} AS ENUM ('sad', 'glad')")).unwrap();
+    connect().run(&format!("CREATE TYPE {mood} AS ENUM ('sad', 'glad')"));
     for (column, a, b, same_as_a) in [
         ("int", "1", "2", "01"),
         (mood.as_str(), "sad", "glad", "sad"),

@@ -1,9 +1,6 @@
 //! Feature utube: a sub-queue has at most one task in flight, its tasks are taken in order, and the sub-queues take
 //! turns. pg_regress and the isolation tester hold the cases of one and two sessions. utube_steps and utube_random are
-//! random.
-
-mod order;
-mod waiting;
+//! random, also with strict order.
 
 use xqueue_tests::*;
 
@@ -68,16 +65,24 @@ fn a_prepared_ack_frees_its_sub_queue_when_it_is_resolved() {
     }
 }
 
+/// What it cannot see is still known, before its task and in other sub-queues.
 #[test]
 fn a_repeatable_read_takes_what_it_sees() {
     let mut q = subqueues();
-    q.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a'), (2, 'b')");
+    q.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a'), (2, 'a'), (3, 'a')");
+    assert_eq!(q.takes(9), [1]);
+    q.sql("SELECT xqueue.ack('{q}', 1)");
     let mut old = q.session();
     old.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
-    q.sql("INSERT INTO {q} (id, tube) VALUES (3, 'c')");
-    assert_eq!(old.takes(9), [1, 2]);
+    q.sql("INSERT INTO {q} (id, tube) VALUES (0, 'a'), (4, 'c')");
+    assert_eq!(old.takes(9), [2]);
     old.sql("COMMIT");
-    assert_eq!(q.takes(9), [3], "what it could not see is still known");
+    assert_eq!(q.takes(9), [4]);
+    old.sql("SELECT xqueue.ack('{q}', 2)");
+    for id in [0, 3] {
+        assert_eq!(take_from(&mut q, "a"), [id]);
+        q.sql(&format!("SELECT xqueue.ack('{{q}}', {id})"));
+    }
 }
 
 #[test]
@@ -103,4 +108,165 @@ fn a_given_task_is_taken_out_of_its_turn_but_never_beside_another() {
     q.sql("ROLLBACK");
     assert_eq!(other.takes(9), [1]);
     assert!(!named(&mut q, 7), "there is no such task");
+}
+
+/// pg_regress shows the definition and the index after each switch.
+#[test]
+fn how_strict_it_is_can_be_switched() {
+    let mut q = queue(&json!({"utube": {"strict": true}, "delayed": true}));
+    q.sql("SELECT xqueue.put('{q}', '{\"id\": 1, \"tube\": \"a\"}', delay => '1 day')");
+    q.sql("INSERT INTO {q} (id, tube) VALUES (2, 'a'), (3, 'a')");
+    for (utube, first) in [(json!(true), vec![2]), (json!({"strict": true}), vec![])] {
+        q.upgrade(&json!({"features": {"utube": utube}}));
+        assert_eq!(q.takes(9), first, "{utube}");
+        q.verify();
+        q.sql("SELECT xqueue.release(t) FROM {q} t WHERE status = 'T'");
+    }
+    let waiter = Waiter::take(&mut q);
+    q.upgrade(&json!({"features": {"utube": {"strict": false}}}));
+    assert_eq!(id(&waiter.task().1), 2, "whoever waits looks again");
+}
+
+#[test]
+fn sub_queues_take_turns() {
+    let mut q = subqueues();
+    q.sql("INSERT INTO {q} (tube) SELECT 'long' FROM generate_series(1, 1000)");
+    q.sql(
+        "INSERT INTO {q} (id, tube) SELECT 2000 + i, 'short ' || i FROM generate_series(1, 50) i",
+    );
+    let mut served = vec![];
+    for _ in 0..60 {
+        let [task] = q.takes(1)[..] else { panic!("there are tasks") };
+        q.sql(&format!("SELECT xqueue.ack('{{q}}', {task})"));
+        served.push(task);
+    }
+    let short = served[..51].iter().filter(|task| **task > 2000).count();
+    assert_eq!(short, 50, "{served:?}");
+    assert_eq!(served[51..], (2..=10).collect::<Vec<_>>()[..]);
+}
+
+#[test]
+fn expired_tasks_block_no_other() {
+    alone();
+    let mut q = queue(&json!({"utube": true, "ttl": true, "delayed": true}));
+    let worker = Stopped::worker(&mut q.admin);
+    q.sql("SELECT xqueue.put('{q}', '{\"id\": 1}', ttl => '1 ms', tube => 'a')");
+    q.sql("SELECT xqueue.put('{q}', '{\"id\": 2}', tube => 'a')");
+    wait_until("task 1 is passed over", || q.takes(1) == [2]);
+    drop(worker);
+    q.wait_for("total", 1);
+}
+
+#[test]
+fn labels_may_be_of_any_type_that_can_be_hashed() {
+    let kind = unique("colour");
+    connect().run(&format!("CREATE TYPE {kind} AS ENUM ('red', 'green')"));
+    for (column, a, b) in [
+        ("text", "'a'", "'b'"),
+        ("varchar(5)", "'a'", "'b'"),
+        ("char(5)", "'a'", "'b'"),
+        ("\"char\"", "'a'", "'b'"),
+        ("integer", "1", "2"),
+        ("bigint", "1", "2"),
+        ("numeric", "1.0", "2"),
+        ("boolean", "true", "false"),
+        ("date", "'2024-01-01'", "'2024-01-02'"),
+        ("timestamptz", "'2024-01-01'", "'2024-01-02'"),
+        ("uuid", "gen_random_uuid()", "gen_random_uuid()"),
+        ("integer[]", "'{1,2}'", "'{}'"),
+        ("text COLLATE \"C\"", "'a'", "'b'"),
+        (kind.as_str(), "'red'", "'green'"),
+    ] {
+        let columns = format!("{COLUMNS}, label {column}");
+        let options = json!({"fields": {"tube": "label"}, "features": {"utube": true}});
+        let mut q = Queue::with("utube", &columns, &options);
+        q.sql("SELECT xqueue.take('{q}')");
+        q.sql(&format!("INSERT INTO {{q}} (id, label) VALUES (1, {a}), (3, {b}), (5, NULL)"));
+        q.sql("INSERT INTO {q} (id, label) SELECT id + 1, label FROM {q}");
+        let mut first = q.takes(9);
+        first.sort_unstable();
+        assert_eq!(first, [1, 3, 5], "{column}");
+        q.verify();
+        q.sql("SELECT xqueue.ack('{q}', 1)");
+        assert_eq!(q.takes(9), [2], "{column}");
+    }
+}
+
+/// Starts a take from one sub-queue. A take that ignores its timeout ends with an error.
+fn taking(q: &Queue, mut client: Client, tube: &str, timeout: &str) -> Waiter {
+    client.run("SET statement_timeout = '20s'");
+    let sql = format!("SELECT xqueue.take('{}', '{timeout}', tube => '{tube}')", q.name);
+    Waiter::start(client, &sql)
+}
+
+fn assert_in_vain(waiters: impl IntoIterator<Item = Waiter>) {
+    for waiter in waiters {
+        assert!(waiter.join().result.expect("its timeout").is_empty());
+    }
+}
+
+#[test]
+fn waits_for_locked_tasks_end_at_their_timeouts() {
+    let mut q = subqueues();
+    let mut locker = q.session();
+    locker.sql("BEGIN");
+    q.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a')");
+    locker.sql("SELECT FROM {q} FOR UPDATE");
+    assert_in_vain([taking(&q, q.client(), "a", "300 ms")]);
+    q.sql("INSERT INTO {q} (id, tube) VALUES (2, 'b')");
+    locker.sql("SELECT FROM {q} FOR UPDATE");
+    assert_in_vain(["a", "b"].map(|tube| taking(&q, q.client(), tube, "500 ms")));
+}
+
+#[test]
+fn waits_for_hidden_tasks_end_at_their_timeouts() {
+    let mut q = subqueues();
+    let role = Role::create();
+    q.sql(&format!(
+        "GRANT SELECT, UPDATE, DELETE ON {{q}} TO {}; ALTER TABLE {{q}} ENABLE ROW LEVEL SECURITY;
+         CREATE POLICY own ON {{q}} USING (tube <> 'theirs');
+         INSERT INTO {{q}} (id, tube) VALUES (1, 'theirs')",
+        role.name
+    ));
+    for tube in ["mine", "theirs"] {
+        assert_in_vain([taking(&q, role.client(), tube, "300 ms")]);
+    }
+    assert_eq!(take_from(&mut q, "theirs"), [1]);
+}
+
+/// The worker would wake consumers that wait for a task that is ready.
+fn without_worker(q: &mut Queue) -> Stopped {
+    q.assert_exact();
+    Stopped::worker(&mut q.admin)
+}
+
+#[test]
+fn the_end_of_a_task_wakes_a_consumer_of_a_sub_queue_that_was_forgotten() {
+    alone();
+    let mut q = subqueues();
+    q.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a'), (2, 'a')");
+    assert_eq!(q.takes(1), [1]);
+    q.sql("BEGIN; TRUNCATE {q}; ROLLBACK");
+    let _stopped = without_worker(&mut q);
+    let waiter = taking(&q, q.client(), "a", "15 s");
+    q.wait_for_consumers(1);
+    assert!(ids(&q.ask("SELECT xqueue.take('{q}', id => 2)")).is_empty());
+    q.sql("SELECT xqueue.ack('{q}', 1)");
+    assert_eq!(id(&waiter.task().1), 2);
+}
+
+#[test]
+fn a_deletion_of_the_first_task_wakes_a_consumer_however_it_ends() {
+    alone();
+    for (end, next) in [("COMMIT", 2), ("ROLLBACK", 1)] {
+        let mut q = subqueues();
+        q.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a'), (2, 'a')");
+        let _stopped = without_worker(&mut q);
+        let mut other = q.session();
+        other.sql("BEGIN; DELETE FROM {q} WHERE id = 1");
+        let waiter = taking(&q, q.client(), "a", "15 s");
+        q.wait_for_consumers(1);
+        other.sql(end);
+        assert_eq!(id(&waiter.task().1), next, "{end}");
+    }
 }

@@ -89,20 +89,6 @@ fn a_subqueue_that_was_lost_sight_of_is_not_clear() {
 }
 
 #[test]
-fn a_fixed_snapshot_hides_no_task_from_others() {
-    let mut q = cleared();
-    let mut other = q.session();
-    other.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
-    q.sql("INSERT INTO {q} (id, tube) VALUES (0, 'a')");
-    assert_eq!(other.takes(1), [2]);
-    other.sql("COMMIT; SELECT xqueue.ack('{q}', 2)");
-    for id in [0, 3, 4] {
-        assert_eq!(q.takes(9), [id]);
-        q.sql(&format!("SELECT xqueue.ack('{{q}}', {id})"));
-    }
-}
-
-#[test]
 fn a_session_that_changes_the_table_takes_nothing_unseen() {
     let by_hand = "UPDATE {q} SET status = 'T', owner = xqueue.identify() WHERE id = 3";
     let off = "ALTER TABLE {q} DISABLE TRIGGER xqueue_update";

@@ -96,24 +96,24 @@ fn consume(mut c: Client, q: &mut Queue, seed: u64, is_over: &AtomicBool) {
         match chance.random_range(0..20) {
             // Takes that are rolled back, or whose tasks are released by the end of the session.
             0 => {
-                c.batch_execute("BEGIN").unwrap();
+                c.run("BEGIN");
                 run(&mut c, &take);
-                c.batch_execute("ROLLBACK").unwrap();
+                c.run("ROLLBACK");
             }
             1 => {
-                c.batch_execute("BEGIN; SAVEPOINT s").unwrap();
+                c.run("BEGIN; SAVEPOINT s");
                 run(&mut c, &take);
-                c.batch_execute("ROLLBACK TO s").unwrap();
+                c.run("ROLLBACK TO s");
                 run(&mut c, &take);
-                c.batch_execute("COMMIT").unwrap();
-                c.batch_execute("DISCARD ALL").unwrap();
+                c.run("COMMIT");
+                c.run("DISCARD ALL");
             }
             2 => {
                 run(&mut c, &take);
                 c = q.client();
             }
             3 => {
-                c.batch_execute("BEGIN").unwrap();
+                c.run("BEGIN");
                 run(&mut c, &take);
                 let _ends: bool =
                     scalar(&mut q.admin, "SELECT pg_terminate_backend($1)", &[&pid(&mut c)]);
@@ -149,7 +149,7 @@ fn settle(c: &mut Client, queue: &str, task: i64, may_be_over: bool, chance: &mu
         if let Err(error) = c.batch_execute(statement) {
             let is_lost = ["55000", "02000", "P0002", "42704", "55006"].contains(&code(&error));
             assert!(may_be_over && is_lost, "{statement}: {error:?}");
-            c.batch_execute("ROLLBACK").unwrap();
+            c.run("ROLLBACK");
         }
     }
     sql.ends_with("DISCARD ALL")

@@ -29,43 +29,21 @@ fn labels_of_one_hash_of_the_server_are_two_sub_queues() {
     }
 }
 
-#[test]
-fn no_tenant_blocks_the_sub_queue_of_another() {
-    let (mut q, tenants) = (
-        Queue::with("utube_secret", COLUMNS, &json!({"features": {"utube": true}})),
-        [Role::create(), Role::create()],
-    );
-    q.sql("ALTER TABLE {q} ENABLE ROW LEVEL SECURITY; CREATE POLICY own ON {q} USING (tenant = current_user)");
-    let (_, victims, attackers) = ALIKE[0];
-    for (n, label) in [(0, attackers), (1, victims)] {
-        let Role { name, .. } = &tenants[n];
-        q.sql(&format!("GRANT ALL ON {{q}} TO {name}"));
-        let mut client = tenants[n].client();
-        let put = format!(
-            "INSERT INTO {} (id, tenant, tube) VALUES ({n}, current_user, '{label}')",
-            q.name
-        );
-        client.batch_execute(&put).unwrap();
-        assert_eq!(ids(&take(&mut client, &q.name, "0", 9)), [n as i64], "{label}");
-    }
-}
-
 /// In parallel index builds, in parallel query workers, and for owners who are not superusers.
 #[test]
 fn the_hash_is_the_same_wherever_it_is_computed() {
     let (db, role) = (Database::new("utube_secret"), Role::create());
     let mut c = db.client_as(&role.name);
-    c.batch_execute(
+    c.run(
         r#"CREATE TABLE jobs (id bigint PRIMARY KEY, customer text);
            INSERT INTO jobs SELECT n, 'customer ' || n % 1000 FROM generate_series(1, 50000) n;
            SELECT xqueue.upgrade('jobs', '{"fields": {"tube": "customer"}, "features": {"utube": true}}');
            SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
            ALTER TABLE jobs SET (parallel_workers = 2); REINDEX TABLE jobs; ANALYZE jobs"#,
-    )
-    .unwrap();
-    c.batch_execute("REINDEX TABLE CONCURRENTLY jobs").unwrap();
+    );
+    c.run("REINDEX TABLE CONCURRENTLY jobs");
     let mut admin = db.client();
-    admin.batch_execute("CREATE EXTENSION amcheck").unwrap();
+    admin.run("CREATE EXTENSION amcheck");
     let check = "SELECT count(bt_index_check(indexrelid, true)::text) FROM pg_index \
                  WHERE indrelid = 'jobs'::regclass";
     assert_eq!(scalar::<i64>(&mut admin, check, &[]), 4);
@@ -73,14 +51,14 @@ fn the_hash_is_the_same_wherever_it_is_computed() {
     let plan = c.simple_query(&format!("EXPLAIN {sum}")).unwrap();
     assert!(format!("{plan:?}").contains("Partial Aggregate"), "{plan:?}");
     let in_parallel: String = scalar(&mut c, sum, &[]);
-    c.batch_execute("RESET ALL; SET max_parallel_workers_per_gather = 0").unwrap();
+    c.run("RESET ALL; SET max_parallel_workers_per_gather = 0");
     assert_eq!(scalar::<String>(&mut c, sum, &[]), in_parallel);
     assert_eq!(take(&mut c, "jobs", "0", 2000).len(), 1000);
     let found = "SELECT count(*) FROM jobs \
                  WHERE status = 'T' AND xqueue_internal.subqueue(customer) = xqueue_internal.subqueue('customer 7'::text)";
     assert_eq!(scalar::<i64>(&mut c, found, &[]), 1);
-    c.batch_execute("DROP TABLE jobs").unwrap();
-    admin.batch_execute(&format!("DROP OWNED BY {}", role.name)).unwrap();
+    c.run("DROP TABLE jobs");
+    admin.run(&format!("DROP OWNED BY {}", role.name));
 }
 
 /// One session reinstalls the extension: its cached secret is not used any more.
@@ -93,30 +71,27 @@ fn each_installation_has_a_secret_of_its_own() {
     assert_ne!(first, hash(&mut connect()));
     let plain = "SELECT hash_array_extended(ARRAY['a'], 0)";
     assert_ne!(first, scalar::<i64>(&mut c, plain, &[]));
-    c.batch_execute("BEGIN; DROP EXTENSION xqueue; CREATE EXTENSION xqueue").unwrap();
+    c.run("BEGIN; DROP EXTENSION xqueue; CREATE EXTENSION xqueue");
     assert_ne!(first, hash(&mut c), "in the transaction that makes it");
-    c.batch_execute("ROLLBACK").unwrap();
+    c.run("ROLLBACK");
     assert_eq!(first, hash(&mut c));
     let take_one = |c: &mut Client, fields: Value| {
         let options = json!({"fields": fields, "features": {"utube": true}});
-        c.batch_execute(&format!("SELECT xqueue.upgrade('jobs', '{options}')")).unwrap();
+        c.run(&format!("SELECT xqueue.upgrade('jobs', '{options}')"));
         assert_eq!(ids(&take(c, "jobs", "0", 9)), [1]);
         release(c, "jobs", 1);
     };
-    c.batch_execute(
-        "CREATE TABLE jobs (id bigint PRIMARY KEY, tube text); INSERT INTO jobs VALUES (1, 'a')",
-    )
-    .unwrap();
+    c.run("CREATE TABLE jobs (id bigint PRIMARY KEY, tube text); INSERT INTO jobs VALUES (1, 'a')");
     take_one(&mut c, json!({"tube": "tube"}));
     let error = c.batch_execute("DROP EXTENSION xqueue").expect_err("the queue needs it");
     assert_eq!(code(&error), "2BP01");
-    c.batch_execute("DROP EXTENSION xqueue CASCADE; CREATE EXTENSION xqueue").unwrap();
+    c.run("DROP EXTENSION xqueue CASCADE; CREATE EXTENSION xqueue");
     let second = hash(&mut c);
     assert_ne!(first, second);
     assert_eq!(second, hash(&mut db.client()));
     take_one(&mut c, json!({"tube": "tube", "status": "status", "owner": "owner"}));
     let with_index = "SELECT count(*) FROM jobs WHERE status = 'R' AND xqueue_internal.subqueue(tube) = xqueue_internal.subqueue('a'::text)";
-    c.batch_execute("SET enable_seqscan = off").unwrap();
+    c.run("SET enable_seqscan = off");
     assert_eq!(scalar::<i64>(&mut c, with_index, &[]), 1);
 }
 
@@ -127,12 +102,9 @@ fn only_superusers_read_the_secret() {
     let read = "SELECT count(*) FROM xqueue.secret";
     expect_error(&mut c, read, "42501", "permission denied");
     let grant = "GRANT SELECT ON ALL TABLES IN SCHEMA xqueue TO {}; GRANT pg_read_all_data TO {}";
-    admin.batch_execute(&grant.replace("{}", &role.name)).unwrap();
+    admin.run(&grant.replace("{}", &role.name));
     assert_eq!(scalar::<i64>(&mut c, read, &[]), 0);
     assert_eq!(scalar::<i64>(&mut admin, read, &[]), 1);
-    c.batch_execute(
-        "SELECT xqueue_internal.subqueue(NULL::uuid), xqueue_internal.subqueue(ARRAY[1, 2])",
-    )
-    .unwrap();
-    admin.batch_execute(&format!("DROP OWNED BY {}", role.name)).unwrap();
+    c.run("SELECT xqueue_internal.subqueue(NULL::uuid), xqueue_internal.subqueue(ARRAY[1, 2])");
+    admin.run(&format!("DROP OWNED BY {}", role.name));
 }
