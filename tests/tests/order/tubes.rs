@@ -1,7 +1,5 @@
 //! Feature tube: which task wakes which consumer, and labels of several types. pg_regress tests takes of one session.
 
-mod waiting;
-
 use xqueue_tests::*;
 
 fn tubes() -> Queue {
@@ -16,6 +14,14 @@ fn waiter(q: &mut Queue, tube: &str) -> Waiter {
     Waiter::waiting(q, &sql)
 }
 
+/// Asserts that the consumer gets this task. It holds the task as long as its connection is open.
+#[track_caller]
+fn gets(waiter: Waiter, task: i64) -> Client {
+    let (client, taken) = waiter.task();
+    assert_eq!(id(&taken), task);
+    client
+}
+
 /// Returns whether the consumer is still in the wait queue.
 fn still_waits(q: &mut Queue, waiter: &Waiter) -> bool {
     !waiter.finished() && is_waiting(&mut q.admin, waiter.pid)
@@ -28,8 +34,7 @@ fn a_prepared_put_wakes_a_consumer_of_its_tube() {
     q.sql("BEGIN; SELECT xqueue.put('{q}', '[{}, {}]', tube => 'a'); PREPARE TRANSACTION '{q}'");
     assert!(!a.finished());
     q.sql("COMMIT PREPARED '{q}'");
-    let (_client, task) = a.task();
-    assert_eq!(id(&task), 1);
+    let _client = gets(a, 1);
 }
 
 #[test]
@@ -49,16 +54,140 @@ fn tubes_can_be_of_any_type_that_has_an_order() {
             "00000000-0000-0000-0000-00000000000A",
         ),
     ] {
+        println!("{column}");
         let columns = format!("{COLUMNS}, kind {column}");
         let options = json!({"fields": {"tube": "kind"}, "features": {"tube": true}});
         let mut q = Queue::with("tube", &columns, &options);
         let (wants_b, wants_a) = (waiter(&mut q, b), waiter(&mut q, same_as_a));
         q.sql(&format!("SELECT xqueue.put('{{q}}', '{{}}', tube => '{a}')"));
-        let (_client, task) = wants_a.task();
-        assert_eq!(id(&task), 1, "{column}");
-        assert!(still_waits(&mut q, &wants_b), "{column}");
+        let _client = gets(wants_a, 1);
+        assert!(still_waits(&mut q, &wants_b));
         q.sql(&format!(r#"SELECT xqueue.put('{{q}}', '{{"kind": "{b}"}}')"#));
-        let (_client, task) = wants_b.task();
-        assert_eq!(id(&task), 2, "{column}");
+        let _client = gets(wants_b, 2);
+    }
+}
+
+#[test]
+fn a_put_wakes_the_first_consumer_that_wants_it_and_no_other() {
+    let mut q = tubes();
+    let b = waiter(&mut q, "b");
+    let a1 = waiter(&mut q, "a");
+    let a2 = waiter(&mut q, "a");
+    q.sql(r#"SELECT xqueue.put('{q}', '{"id": 1}', tube => 'a')"#);
+    let _first = gets(a1, 1);
+    q.sql(r#"SELECT xqueue.put('{q}', '{"id": 2}', tube => 'c')"#);
+    q.sql(r#"SELECT xqueue.put('{q}', '{"id": 3}')"#);
+    assert!(still_waits(&mut q, &b) && still_waits(&mut q, &a2));
+    q.sql(r#"SELECT xqueue.put('{q}', '[{"id": 4}, {"id": 5}]', tube => 'a')"#);
+    let _second = gets(a2, 4);
+    assert!(still_waits(&mut q, &b));
+    q.sql(r#"INSERT INTO {q} (id, tube) VALUES (6, 'b')"#);
+    let _third = gets(b, 6);
+}
+
+#[test]
+fn an_earlier_consumer_of_any_task_precedes_one_of_its_tube() {
+    let mut q = tubes();
+    let any = Waiter::take(&mut q);
+    let a = waiter(&mut q, "a");
+    q.sql(r#"SELECT xqueue.put('{q}', '{"id": 1}', tube => 'a')"#);
+    let _any = gets(any, 1);
+    assert!(still_waits(&mut q, &a));
+    q.sql(r#"SELECT xqueue.put('{q}', '{"id": 2}', tube => 'a')"#);
+    let _a = gets(a, 2);
+}
+
+#[test]
+fn a_consumer_is_woken_by_every_way_in_which_a_task_of_its_tube_becomes_ready() {
+    for ready in [
+        "SELECT xqueue.release('{q}', 1)",
+        "SELECT xqueue.release('{q}', 1, delay => '10 milliseconds')",
+        "SELECT xqueue.bury('{q}', 1); SELECT xqueue.kick('{q}', 1)",
+        "SELECT xqueue.ack('{q}', 1); SELECT xqueue.restart('{q}', 1)",
+        "SELECT xqueue.snatch('{q}', 1)",
+        "SELECT xqueue.release_all('{q}')",
+        "UPDATE {q} SET status = 'R', owner = NULL",
+        "UPDATE {q} SET runat = now()",
+        "DISCARD ALL",
+    ] {
+        println!("{ready}");
+        let mut q = tubes();
+        q.sql(r#"SELECT xqueue.put('{q}', '{"id": 1}', tube => 'a')"#);
+        q.sql("SELECT xqueue.take('{q}')");
+        let (b, a) = (waiter(&mut q, "b"), waiter(&mut q, "a"));
+        ready.split("; ").for_each(|statement| q.sql(statement));
+        let _client = gets(a, 1);
+        b.cancel(&mut q.admin);
+        assert_eq!(b.error().1.code().code(), "57014");
+    }
+}
+
+#[test]
+fn a_wake_up_that_its_consumer_cannot_use_goes_to_the_next_of_the_tube() {
+    for end in ["pg_cancel_backend", "pg_terminate_backend"] {
+        let mut q = tubes();
+        let first = waiter(&mut q, "a");
+        let (b, second) = (waiter(&mut q, "b"), waiter(&mut q, "a"));
+        // The first consumer is woken, and ends before it reads the task.
+        let stopped = Stopped::backend(first.pid);
+        q.sql("SELECT xqueue.put('{q}', '{}', tube => 'a')");
+        q.sql(&format!("SELECT {end}({})", first.pid));
+        drop(stopped);
+        assert!(first.join().result.is_err(), "{end}");
+        let _second = gets(second, 1);
+        assert!(still_waits(&mut q, &b));
+        b.cancel(&mut q.admin);
+        b.error();
+    }
+}
+
+#[test]
+fn among_very_many_tubes_in_one_transaction_each_wakes_its_consumers() {
+    let mut q = tubes();
+    let waiters = ["t1", "t1500", "t3000"].map(|tube| waiter(&mut q, tube));
+    let none = waiter(&mut q, "none");
+    q.sql("INSERT INTO {q} (id, tube) SELECT n, 't' || n FROM generate_series(1, 3000) n");
+    for (waiter, number) in waiters.into_iter().zip([1, 1500, 3000]) {
+        let _client = gets(waiter, number);
+    }
+    q.wait_for_consumers(1);
+    assert!(!none.finished());
+    none.cancel(&mut q.admin);
+    none.error();
+}
+
+#[test]
+fn a_look_in_vain_at_a_locked_task_of_a_tube_gets_it_when_it_is_free() {
+    let mut q = tubes();
+    q.sql("SELECT xqueue.put('{q}', '{}', tube => 'a')");
+    let mut other = q.session();
+    other.sql("BEGIN; SELECT FROM {q} FOR UPDATE");
+    let waiter = waiter(&mut q, "a");
+    // The commit makes no task ready and wakes no consumer.
+    other.sql("COMMIT");
+    let _client = gets(waiter, 1);
+}
+
+/// A consumer that waits for a tube also gets its tasks when tubes have become sub-queues meanwhile, and back.
+#[test]
+fn waiting_for_a_tube_while_the_feature_is_switched() {
+    for (from, to) in [(false, true), (true, false)] {
+        let features = |utube: bool| json!({"features": {"tube": true, "utube": utube}});
+        let mut q = Queue::with("tube", COLUMNS, &features(from));
+        let take = format!("SELECT xqueue.take('{}', '30s', tube => 'a')", q.name);
+        let call = format!("CALL xqueue.next('{}', '30s', 'a')", q.name);
+        for sql in [take, call] {
+            q.upgrade(&features(from));
+            let waiter = Waiter::waiting(&mut q, &sql);
+            q.upgrade(&features(to));
+            // Switches without effect on the consumer must not make it check less often.
+            for buried in [true, false, true, false, true, false] {
+                q.upgrade(&json!({"features": {"buried": buried}}));
+            }
+            q.wait_for_consumers(1);
+            q.sql("SELECT xqueue.put('{q}', '{}', tube => 'a')");
+            let (mut c, task) = waiter.task();
+            ack(&mut c, &q.name, id(&task));
+        }
     }
 }
