@@ -8,28 +8,17 @@ fn small() -> Marks {
 }
 
 #[test]
-fn they_are_right_beside_commits_and_rollbacks() {
-    holds("marks", small());
-}
-
-#[test]
-fn they_are_right_if_tasks_share_a_position() {
-    holds("marks, shared", Marks { shares_positions: true, prepares: 1, ..small() });
-}
-
-#[test]
-fn they_are_right_beside_raises_that_take_too_long() {
-    holds("marks, slow raises", Marks { slow_raises: true, ..small() });
-}
-
-#[test]
-fn they_are_right_beside_prepared_transactions() {
-    holds("marks, prepared", Marks { prepares: 1, ..small() });
-}
-
-#[test]
-fn they_are_right_after_a_crash() {
-    holds("marks, crash", Marks { prepares: 1, crashes: 1, transactions: 2, ..small() });
+fn they_hide_no_task_and_leave_no_consumer_asleep() {
+    let prepared = Marks { prepares: 1, ..small() };
+    for (name, model) in [
+        ("marks", small()),
+        ("marks, shared positions", Marks { shares_positions: true, ..prepared.clone() }),
+        ("marks, slow raises", Marks { slow_raises: true, ..small() }),
+        ("marks, prepared", prepared.clone()),
+        ("marks, crash", Marks { crashes: 1, transactions: 2, ..prepared }),
+    ] {
+        holds(name, model);
+    }
 }
 
 #[test]

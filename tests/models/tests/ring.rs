@@ -11,37 +11,25 @@ fn locked() -> Rings {
     Rings { locks: 1, takes: 3, ..small() }
 }
 
-#[test]
-fn takes_are_in_order_beside_puts_and_rollbacks() {
-    holds("ring", small());
-}
-
-#[test]
-fn takes_are_in_order_beside_locks() {
-    holds("ring, locks", locked());
-}
-
-#[test]
-fn takes_of_several_tasks_are_in_order() {
-    holds("ring, several", Rings { more: 1, puts: 3, takes: 3, ..small() });
-    holds("ring, several, locks", Rings { more: 1, ..locked() });
-    let begun = Rings { more: 1, ready: 2, takes: 4, locks: 1, ..Rings::default() };
-    holds("ring, several, rollbacks", begun);
-}
-
 /// Has a ring of all tasks and a ring of one tube, which share tasks.
 fn two() -> Rings {
     Rings { has_tube: true, takes: 3, ..small() }
 }
 
 #[test]
-fn takes_are_in_order_in_two_rings() {
-    holds("two rings", two());
-}
-
-#[test]
-fn takes_are_in_order_in_two_rings_beside_locks() {
-    holds("two rings, locks", Rings { locks: 1, ready: 2, puts: 1, ..two() });
+fn takes_are_in_order() {
+    let begun = Rings { ready: 2, takes: 4, locks: 1, ..Rings::default() };
+    for (name, model) in [
+        ("ring", small()),
+        ("ring, locks", locked()),
+        ("ring, several", Rings { more: 1, puts: 3, takes: 3, ..small() }),
+        ("ring, several, locks", Rings { more: 1, ..locked() }),
+        ("ring, several, rollbacks", Rings { more: 1, ..begun }),
+        ("two rings", two()),
+        ("two rings, locks", Rings { locks: 1, ready: 2, puts: 1, ..two() }),
+    ] {
+        holds(name, model);
+    }
 }
 
 #[test]

@@ -16,24 +16,16 @@ fn lost() -> Subqueues {
 }
 
 #[test]
-fn beside_puts_and_rollbacks() {
-    holds("subqueues", small());
-}
-
-#[test]
-fn beside_takes_by_hand() {
-    holds("subqueues, by hand", by_hand());
-}
-
-#[test]
-fn after_shared_memory_has_lost_the_sub_queue() {
-    holds("subqueues, reset", lost());
-    holds("subqueues, by hand, reset", Subqueues { resets: 1, ..by_hand() });
-}
-
-#[test]
-fn after_a_crash() {
-    holds("subqueues, crash", Subqueues { takes: 2, puts: 2, crashes: 1, ..Subqueues::default() });
+fn one_task_is_in_flight_and_no_sub_queue_is_lost() {
+    for (name, model) in [
+        ("subqueues", small()),
+        ("subqueues, by hand", by_hand()),
+        ("subqueues, reset", lost()),
+        ("subqueues, by hand, reset", Subqueues { resets: 1, ..by_hand() }),
+        ("subqueues, crash", Subqueues { takes: 2, puts: 2, crashes: 1, ..Subqueues::default() }),
+    ] {
+        holds(name, model);
+    }
 }
 
 #[test]

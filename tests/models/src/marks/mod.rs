@@ -20,12 +20,10 @@
 //! | `Recount` | `count_briefly`, `count_at_leisure` (src/worker/recounts.rs), `QueueGuard::nudge_for_counted` |
 //! | `ReadMark`, `TakeFirst` | a waiting consumer that was woken, src/parts/waiters/wait.rs and src/api/consumer.rs |
 //!
-//! [`Mark`] is the extension's own. The [`rules`] state its steps a second time, independently.
+//! [`Mark`] is the extension's own.
 
-mod rules;
 mod state;
 
-use rules::Limits;
 use state::{Change, Consumer, Prepared, Raise, Status, Transaction, Worker, lower};
 use stateright::{Model, Property};
 use xqueue_core::marks::mark::{LOST_AFTER, Mark, RAISE_AFTER};
@@ -38,7 +36,7 @@ const KEYS: usize = 2;
 const PROCESSES: usize = 2;
 
 /// The bounds of an exploration, and its flaw.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Marks {
     pub transactions: u8,
     pub raises: u8,
@@ -51,7 +49,7 @@ pub struct Marks {
     pub flaw: Option<Flaw>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flaw {
     /// The snapshot of the search is taken before the floor is set to +∞.
     SnapshotBeforeStart,
@@ -90,7 +88,7 @@ impl Marks {
 
     /// Returns the clock at the beginning of the next raise.
     fn now(&self, state: &State) -> i64 {
-        let count = i64::from(self.raises - state.raises) + 1;
+        let count = i64::from(self.raises - state.left.raises) + 1;
         if self.slow_raises { count * (LOST_AFTER + 1) } else { count }
     }
 
@@ -101,23 +99,18 @@ impl Marks {
             Some(found) if self.has(Flaw::AbandonedRaiseEnds) => {
                 state.mark.at = found.min(state.mark.floor);
             }
-            found => {
-                let by_rule = Limits::of(&state.mark).ended(since, found);
-                state.mark.end_raise(since, found);
-                assert_eq!(Limits::of(&state.mark), by_rule);
-            }
+            found => state.mark.end_raise(since, found),
         }
     }
 
     fn crash(&self, state: &mut State) {
-        state.prepared = match state.processes.iter().find_map(|(transaction, _)| match transaction
-        {
+        let transferred = state.processes.iter().find_map(|(transaction, _)| match transaction {
             Transaction::Prepared(change) => Some(*change),
             _ => None,
-        }) {
-            Some(change) => Prepared::Open(change),
-            None if matches!(state.prepared, Prepared::Open(_)) => state.prepared,
-            None => Prepared::None,
+        });
+        state.prepared = match (transferred, state.prepared) {
+            (Some(change), _) | (None, Prepared::Open(change)) => Prepared::Open(change),
+            _ => Prepared::None,
         };
         state.processes = [(Transaction::None, Raise::None); PROCESSES];
         if !self.has(Flaw::KeepOverCrash) {
@@ -126,7 +119,7 @@ impl Marks {
         // A new slot knows nothing of prepared transactions, and its tasks have to be counted.
         (state.is_prepared, state.recount, state.requested) = (true, true, true);
         (state.worker, state.is_looking, state.consumer) = (Worker::Idle, false, Consumer::Woken);
-        state.crashes -= 1;
+        state.left.crashes -= 1;
     }
 }
 
@@ -136,7 +129,7 @@ impl Model for Marks {
 
     fn init_states(&self) -> Vec<State> {
         vec![State {
-            shares_positions: self.shares_positions,
+            left: self.clone(),
             rows: [Status::Absent; KEYS],
             mark: Mark::default(),
             is_prepared: false,
@@ -147,10 +140,6 @@ impl Model for Marks {
             requested: false,
             worker: Worker::Idle,
             consumer: Consumer::Asleep,
-            transactions: self.transactions,
-            raises: self.raises,
-            prepares: self.prepares,
-            crashes: self.crashes,
         }]
     }
 
@@ -158,14 +147,14 @@ impl Model for Marks {
         for (process, (transaction, raise)) in state.processes.iter().enumerate() {
             let idle = *raise == Raise::None;
             match transaction {
-                Transaction::None if idle && state.transactions > 0 => {
+                Transaction::None if idle && state.left.transactions > 0 => {
                     let free = (0..KEYS).filter(|key| !state.is_locked(*key));
                     actions.extend(free.map(|key| Action::Change(process, key)));
                 }
                 Transaction::Open(change) if idle => {
                     actions.extend([Action::Commit(process), Action::Abort(process)]);
                     // A take must not be prepared.
-                    if state.prepares > 0 && change.to == Status::Ready {
+                    if state.left.prepares > 0 && change.to == Status::Ready {
                         actions.push(Action::PrePrepare(process));
                     }
                 }
@@ -181,7 +170,9 @@ impl Model for Marks {
             }
             let may_begin = matches!(transaction, Transaction::None | Transaction::Open(_));
             match raise {
-                Raise::None if may_begin && state.raises > 0 && self.may_raise(state, process) => {
+                Raise::None
+                    if may_begin && state.left.raises > 0 && self.may_raise(state, process) =>
+                {
                     actions.push(match self.has(Flaw::SnapshotBeforeStart) {
                         true => Action::Probe(process),
                         false => Action::Start(process),
@@ -211,7 +202,7 @@ impl Model for Marks {
             Consumer::Woken => actions.push(Action::ReadMark),
             Consumer::Looks(..) => actions.push(Action::TakeFirst),
         }
-        if state.crashes > 0 {
+        if state.left.crashes > 0 {
             actions.push(Action::Crash);
         }
     }
@@ -226,7 +217,7 @@ impl Model for Marks {
                     Status::Absent | Status::Taken => Status::Ready,
                 };
                 state.processes[process].0 = Transaction::Open(Change { key, to });
-                state.transactions -= 1;
+                state.left.transactions -= 1;
             }
             Action::Commit(process) => {
                 let change = state.pending(process)?;
@@ -273,7 +264,7 @@ impl Model for Marks {
             }
             Action::PrePrepare(process) => {
                 state.mark_prepared();
-                state.prepares -= 1;
+                state.left.prepares -= 1;
                 state.processes[process].0 = Transaction::Preparing(state.pending(process)?);
             }
             Action::Transfer(process) => {
@@ -330,11 +321,9 @@ impl Model for Marks {
             }
             Action::Start(process) => {
                 let now = self.now(state);
-                state.raises = state.raises.saturating_sub(1);
+                state.left.raises = state.left.raises.saturating_sub(1);
                 let may_raise = self.may_raise(state, process);
-                let by_rule = Limits::of(&state.mark).begun(now).filter(|_| may_raise);
                 let start = state.mark.start(RAISE_AFTER + 1, may_raise, now);
-                assert_eq!(start.raises.then(|| Limits::of(&state.mark)), by_rule);
                 state.processes[process].1 = match state.processes[process].1 {
                     _ if !start.raises => Raise::None,
                     Raise::Early(found) => Raise::Found { since: now, found },
@@ -372,7 +361,7 @@ impl Model for Marks {
                 "a mark is raised behind a task that is done",
                 |_, state: &State| {
                     let is_behind = state.mark.at > state.position(0) && state.mark.at < LAST;
-                    is_behind || state.shares_positions
+                    is_behind || state.left.shares_positions
                 },
             ),
             Property::sometimes("an empty queue has its mark behind all", |_, state: &State| {

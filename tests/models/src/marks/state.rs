@@ -1,7 +1,6 @@
 //! The knowledge of processes and of shared memory, and the possible next steps.
 
-use super::{Flaw, KEYS, PROCESSES};
-use crate::marks::rules::Limits;
+use super::{Flaw, KEYS, Marks, PROCESSES};
 use xqueue_core::marks::mark::Mark;
 use xqueue_core::position::{LAST, Position};
 
@@ -77,7 +76,8 @@ pub(super) enum Consumer {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
-    pub(super) shares_positions: bool,
+    /// What is left of the bounds.
+    pub(super) left: Marks,
     pub(super) rows: [Status; KEYS],
     pub(super) mark: Mark,
     /// A prepared transaction might have changed the table.
@@ -91,10 +91,6 @@ pub struct State {
     pub(super) requested: bool,
     pub(super) worker: Worker,
     pub(super) consumer: Consumer,
-    pub(super) transactions: u8,
-    pub(super) raises: u8,
-    pub(super) prepares: u8,
-    pub(super) crashes: u8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,7 +121,7 @@ pub enum Action {
 
 impl State {
     pub(super) fn position(&self, key: usize) -> Position {
-        if self.shares_positions { 1 } else { key as Position + 1 }
+        if self.left.shares_positions { 1 } else { key as Position + 1 }
     }
 
     pub(super) fn mark_prepared(&mut self) {
@@ -225,9 +221,6 @@ impl State {
 /// Lowers the mark to the task that a transaction has made ready.
 pub(super) fn lower(state: &mut State, change: Change) {
     if change.to == Status::Ready {
-        let position = state.position(change.key);
-        let by_rule = Limits::of(&state.mark).lowered(position);
-        state.mark.lower(position);
-        assert_eq!(Limits::of(&state.mark), by_rule);
+        state.mark.lower(state.position(change.key));
     }
 }

@@ -38,7 +38,7 @@ const KEYS: usize = 3;
 const PROCESSES: usize = 2;
 
 /// The bounds of an exploration, and its flaw.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rings {
     /// Number of tasks, the last ones, that are ready at the start.
     pub ready: usize,
@@ -52,7 +52,7 @@ pub struct Rings {
     pub flaw: Option<Flaw>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flaw {
     /// A rollback leaves the rings as they are.
     NoUndo,
@@ -162,9 +162,7 @@ impl Model for Rings {
             processes: std::array::from_fn(|_| Process::Idle),
             locked: None,
             locker: None,
-            puts: self.puts,
-            takes: self.takes,
-            locks: self.locks,
+            left: self.clone(),
             now: 1,
             is_out_of_order: false,
             is_hidden: false,
@@ -175,11 +173,11 @@ impl Model for Rings {
         for (number, process) in state.processes.iter().enumerate() {
             match process {
                 Process::Idle => {
-                    if state.puts > 0 {
+                    if state.left.puts > 0 {
                         let absent = (0..KEYS).filter(|key| state.rows[*key] == Row::Absent);
                         actions.extend(absent.map(|key| Action::Put(number, key)));
                     }
-                    if state.takes > 0 {
+                    if state.left.takes > 0 {
                         let is_early =
                             self.has(Flaw::ReadBeforeHandOut) || self.has(Flaw::OldSnapshot);
                         actions.extend(self.groups().iter().map(|group| match is_early {
@@ -207,7 +205,7 @@ impl Model for Rings {
         }
         match state.locked {
             Some(_) => actions.push(Action::Unlock),
-            None if state.locks > 0 => {
+            None if state.left.locks > 0 => {
                 let ready = (0..KEYS).filter(|key| state.rows[*key] == Row::Ready);
                 actions.extend(ready.map(Action::Lock));
             }
@@ -220,12 +218,12 @@ impl Model for Rings {
         let state = &mut next;
         match action {
             Action::Put(process, key) => {
-                state.puts -= 1;
+                state.left.puts -= 1;
                 state.rows[key] = Row::BeingPut;
                 state.processes[process] = Process::Puts(key);
             }
             Action::ReadEarly(process, group) => {
-                state.takes -= 1;
+                state.left.takes -= 1;
                 state.processes[process] = Process::ReadEarly(group, Rings::read(state, group));
             }
             Action::HandOut(process, group) => {
@@ -235,7 +233,7 @@ impl Model for Rings {
                 };
                 state.processes[process] = Process::Idle;
                 if early.is_none() {
-                    state.takes -= 1;
+                    state.left.takes -= 1;
                 }
                 state.now += 1;
                 let is_free =
@@ -317,8 +315,8 @@ impl Model for Rings {
                 }
             }
             Action::Lock(key) => {
-                state.locks -= 1;
-                (state.locked, state.locker) = (Some(key), Some(u32::from(state.locks) + 1));
+                state.left.locks -= 1;
+                (state.locked, state.locker) = (Some(key), Some(u32::from(state.left.locks) + 1));
                 state.hold(key);
             }
             Action::Unlock => (state.locked, state.locker) = (None, None),

@@ -1,6 +1,6 @@
 //! The state of the model of candidate rings.
 
-use super::{KEYS, PROCESSES};
+use super::{KEYS, PROCESSES, Rings as Bounds};
 use xqueue_core::marks::candidate::{Candidates, Handed};
 use xqueue_core::marks::rings::{Rings, States};
 use xqueue_core::position::{Group, Position};
@@ -51,9 +51,8 @@ pub struct State {
     /// The row that a foreign transaction has locked, and that transaction's id.
     pub locked: Option<usize>,
     pub locker: Option<u32>,
-    pub puts: u8,
-    pub takes: u8,
-    pub locks: u8,
+    /// What is left of the bounds.
+    pub left: Bounds,
     pub now: i64,
     pub is_out_of_order: bool,
     pub is_hidden: bool,

@@ -47,7 +47,7 @@ const ENTRIES: usize = 3;
 const BUCKETS: usize = 2;
 
 /// The bounds of an exploration, and its flaw.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Subqueues {
     pub takes: u8,
     pub puts: u8,
@@ -61,7 +61,7 @@ pub struct Subqueues {
     pub flaw: Option<Flaw>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flaw {
     /// The snapshot of the search is taken before the claim.
     SnapshotBeforeClaim,
@@ -89,19 +89,13 @@ impl Model for Subqueues {
 
     fn init_states(&self) -> Vec<State> {
         let mut state = State {
+            left: self.clone(),
             rows: [Row::Absent; TASKS],
             processes: [IDLE; PROCESSES],
             header: Header::default(),
             entries: [Entry::default(); ENTRIES],
             buckets: [0; BUCKETS],
             rings: [SubqueueRing::default()],
-            takes: self.takes,
-            puts: self.puts,
-            releases: self.releases,
-            by_hand: self.by_hand,
-            rollbacks: self.rollbacks,
-            crashes: self.crashes,
-            resets: self.resets,
         };
         state.pool().open(ID);
         vec![state]
@@ -109,10 +103,10 @@ impl Model for Subqueues {
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         (0..PROCESSES).for_each(|process| self.process_actions(state, process, actions));
-        if state.crashes > 0 {
+        if state.left.crashes > 0 {
             actions.push(Action::Crash);
         }
-        if state.resets > 0 {
+        if state.left.resets > 0 {
             actions.push(Action::Reset);
         }
     }
@@ -126,7 +120,7 @@ impl Model for Subqueues {
                 (pending[task], *phase) = (Some(Row::Ready), Phase::Open);
                 (change.offers, change.exhausted) = (true, false);
                 (change.least, change.level) = (change.least.min(position(task)), UNKNOWN);
-                state.puts -= 1;
+                state.left.puts -= 1;
             }
             Action::Ack(process, task) | Action::Release(process, task) => {
                 let Process { change, pending, phase } = &mut state.processes[process];
@@ -137,7 +131,7 @@ impl Model for Subqueues {
                     pending[task] = Some(Row::Ready);
                     (change.offers, change.level) = (true, UNKNOWN);
                     change.least = change.least.min(position(task));
-                    state.releases -= 1;
+                    state.left.releases -= 1;
                 }
             }
             Action::LookEarly(process) => {
@@ -158,7 +152,7 @@ impl Model for Subqueues {
                 } else {
                     state.processes[process].phase = Phase::Open;
                 }
-                state.takes = state.takes.saturating_sub(1);
+                state.left.takes = state.left.takes.saturating_sub(1);
             }
             Action::See(process) => {
                 state.processes[process].phase = if state.pool().is_clear(ID, SUBQUEUE) {
@@ -210,7 +204,7 @@ impl Model for Subqueues {
             Action::UpdateByHand(process, task) => {
                 state.has_taken(process, task);
                 state.processes[process].phase = Phase::UpdatedByHand(task);
-                state.by_hand -= 1;
+                state.left.by_hand -= 1;
             }
             Action::ClaimByHand(process) => {
                 let Phase::UpdatedByHand(task) = state.processes[process].phase else {
@@ -274,7 +268,7 @@ impl Model for Subqueues {
                 state.reset(process);
             }
             Action::Rollback(process) => {
-                state.rollbacks -= u8::from(state.processes[process].phase == Phase::Open);
+                state.left.rollbacks -= u8::from(state.processes[process].phase == Phase::Open);
                 state.processes[process].pending = [None; TASKS];
                 state.processes[process].phase = Phase::Undone;
             }
@@ -288,7 +282,7 @@ impl Model for Subqueues {
             Action::Crash => self.crash(state),
             Action::Reset => {
                 state.pool().reset(ID);
-                state.resets -= 1;
+                state.left.resets -= 1;
             }
         }
         Some(next)

@@ -1,6 +1,6 @@
 //! The knowledge of processes and of shared memory, and the possible next steps.
 
-use super::{BUCKETS, ENTRIES, PROCESSES, SUBQUEUE, TASKS};
+use super::{BUCKETS, ENTRIES, PROCESSES, SUBQUEUE, Subqueues, TASKS};
 use xqueue_core::position::Position;
 use xqueue_core::subqueues::{Entry, Header, Pool, Scan, SubqueueRing};
 use xqueue_core::transaction::SubqueueChange;
@@ -59,19 +59,14 @@ pub(super) struct Process {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
+    /// What is left of the bounds.
+    pub(super) left: Subqueues,
     pub(super) rows: [Row; TASKS],
     pub(super) processes: [Process; PROCESSES],
     pub(super) header: Header,
     pub(super) entries: [Entry; ENTRIES],
     pub(super) buckets: [u32; BUCKETS],
     pub(super) rings: [SubqueueRing; 1],
-    pub(super) takes: u8,
-    pub(super) puts: u8,
-    pub(super) releases: u8,
-    pub(super) by_hand: u8,
-    pub(super) rollbacks: u8,
-    pub(super) crashes: u8,
-    pub(super) resets: u8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -97,14 +97,14 @@ impl Subqueues {
             rows.filter(|task| may_change && state.processes[process].pending[*task].is_none())
         {
             match state.rows[task] {
-                Row::Absent if state.puts > 0 => actions.push(Action::Put(process, task)),
+                Row::Absent if state.left.puts > 0 => actions.push(Action::Put(process, task)),
                 Row::Taken => {
                     actions.push(Action::Ack(process, task));
-                    if state.releases > 0 {
+                    if state.left.releases > 0 {
                         actions.push(Action::Release(process, task));
                     }
                 }
-                Row::Ready if state.by_hand > 0 && phase == Phase::Idle => {
+                Row::Ready if state.left.by_hand > 0 && phase == Phase::Idle => {
                     actions.push(Action::UpdateByHand(process, task));
                 }
                 _ => {}
@@ -113,7 +113,7 @@ impl Subqueues {
         match phase {
             Phase::Idle | Phase::Open => {
                 let is_next = state.clone().pool().next(ID).is_some();
-                if state.takes > 0 && (is_next || change.is_left()) {
+                if state.left.takes > 0 && (is_next || change.is_left()) {
                     let early = self.has(Flaw::SnapshotBeforeClaim) && !change.is_left();
                     actions.push(match early {
                         true => Action::LookEarly(process),
@@ -140,7 +140,7 @@ impl Subqueues {
             Phase::Visible => actions.push(Action::Callback(process)),
             Phase::Undone => actions.push(Action::Undo(process)),
         }
-        if phase == Phase::Open && state.rollbacks > 0 {
+        if phase == Phase::Open && state.left.rollbacks > 0 {
             actions.push(Action::Rollback(process));
         }
     }
@@ -150,6 +150,6 @@ impl Subqueues {
         (state.header, state.rings) = (Header::default(), [SubqueueRing::default()]);
         (state.entries, state.buckets) = ([Entry::default(); ENTRIES], [0; BUCKETS]);
         state.pool().open(ID);
-        state.crashes -= 1;
+        state.left.crashes -= 1;
     }
 }
