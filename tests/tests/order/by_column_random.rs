@@ -5,89 +5,58 @@ use rand::prelude::*;
 use rand::rngs::StdRng;
 use xqueue_tests::*;
 
-/// Columns, the order, and expressions of random values for its columns.
-struct Kind {
-    columns: &'static str,
-    order: &'static [&'static str],
-    values: &'static [&'static str],
-}
+/// Columns besides `id`, the order, and expressions of random values for its columns.
+type Kind = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 const INSTANT: &str = "CASE {n} WHEN 0 THEN '-infinity' WHEN 19 THEN 'infinity' \
     ELSE timestamptz 'epoch' + {n} * interval '1 s' END";
 
 /// Half of the uuids is equal for many tasks.
-const UUID: &str = "uuid NOT NULL DEFAULT overlay(gen_random_uuid()::text placing '00000000-0000-000' from 1 for 17)::uuid";
+const UUID: &str = "uuid NOT NULL DEFAULT \
+    overlay(gen_random_uuid()::text placing '00000000-0000-000' from 1 for 17)::uuid";
 
 const KINDS: [Kind; 7] = [
-    Kind {
-        columns: "id bigserial PRIMARY KEY, at timestamptz NOT NULL",
-        order: &["at", "id"],
-        values: &[INSTANT],
-    },
-    Kind {
-        columns: "id bigserial UNIQUE, shop smallint, no int, PRIMARY KEY (shop, no, id)",
-        order: &["no", "shop", "id"],
-        values: &["{n}", "{n} % 3"],
-    },
-    Kind {
-        columns: "no int, id bigserial, PRIMARY KEY (no, id)",
-        order: &["no", "id"],
-        values: &["({n} - 10) * 99999999"],
-    },
-    Kind {
-        columns: "id bigserial UNIQUE, at timestamptz NOT NULL, u uuid PRIMARY KEY DEFAULT gen_random_uuid()",
-        order: &["at", "u"],
-        values: &[INSTANT],
-    },
-    Kind {
-        columns: "id bigserial UNIQUE, at timestamptz NOT NULL, PRIMARY KEY (u), u {UUID}",
-        order: &["at", "u"],
-        values: &[INSTANT],
-    },
-    Kind {
-        columns: "id bigserial UNIQUE, at timestamptz NOT NULL, word text PRIMARY KEY DEFAULT md5(random()::text)",
-        order: &["at", "word"],
-        values: &[INSTANT],
-    },
-    Kind {
-        columns: "id bigserial UNIQUE, shop int NOT NULL, no smallint NOT NULL, u uuid DEFAULT gen_random_uuid(), PRIMARY KEY (u, id)",
-        order: &["shop", "no", "u", "id"],
-        values: &["{n}", "{n} % 3"],
-    },
+    ("{AT}, PRIMARY KEY (id)", &["at", "id"], &[INSTANT]),
+    ("s smallint, no int, PRIMARY KEY (s, no, id)", &["no", "s", "id"], &["{n}", "{n} % 3"]),
+    ("no int, PRIMARY KEY (no, id)", &["no", "id"], &["({n} - 10) * 99999999"]),
+    ("{AT}, u uuid PRIMARY KEY DEFAULT gen_random_uuid()", &["at", "u"], &[INSTANT]),
+    ("{AT}, PRIMARY KEY (u), u {UUID}", &["at", "u"], &[INSTANT]),
+    ("{AT}, word text PRIMARY KEY DEFAULT md5(random()::text)", &["at", "word"], &[INSTANT]),
+    (
+        "s int NOT NULL, no smallint NOT NULL, u uuid DEFAULT gen_random_uuid(), PRIMARY KEY (u, id)",
+        &["s", "no", "u", "id"],
+        &["{n}", "{n} % 3"],
+    ),
 ];
 
 /// Keys that share the beginnings of which their positions are made.
 const SHARING: [Kind; 6] = [
-    Kind {
-        columns: "id bigserial UNIQUE, k numeric PRIMARY KEY",
-        order: &["k"],
-        values: &["({n} - 10) * 1e30 + random()::numeric"],
-    },
-    Kind {
-        columns: "id bigserial UNIQUE, k bytea PRIMARY KEY",
-        order: &["k"],
-        values: &["decode(repeat('ff', {n}), 'hex') || uuid_send(gen_random_uuid())"],
-    },
-    Kind {
-        columns: "id bigserial UNIQUE, k text COLLATE \"C\" PRIMARY KEY",
-        order: &["k"],
-        values: &["repeat(U&'x\\00e9', {n} % 12) || gen_random_uuid()"],
-    },
-    Kind {
-        columns: "id bigserial UNIQUE, k char(60) COLLATE \"C\" PRIMARY KEY",
-        order: &["k"],
-        values: &["repeat('b ', {n} % 12) || gen_random_uuid()"],
-    },
-    Kind {
-        columns: "id bigserial UNIQUE, shop int NOT NULL, k varchar COLLATE \"POSIX\" PRIMARY KEY",
-        order: &["shop", "k"],
-        values: &["{n} % 3", "repeat('b', {n}) || gen_random_uuid()"],
-    },
-    Kind {
-        columns: "id bigserial UNIQUE, at timestamptz NOT NULL, k numeric PRIMARY KEY",
-        order: &["at", "k"],
-        values: &[INSTANT, "({n} - 10) * 1e11 + random()::numeric"],
-    },
+    ("k numeric PRIMARY KEY", &["k"], &["({n} - 10) * 1e30 + random()::numeric"]),
+    (
+        "k bytea PRIMARY KEY",
+        &["k"],
+        &["decode(repeat('ff', {n}), 'hex') || uuid_send(gen_random_uuid())"],
+    ),
+    (
+        "k text COLLATE \"C\" PRIMARY KEY",
+        &["k"],
+        &["repeat(U&'x\\00e9', {n} % 12) || gen_random_uuid()"],
+    ),
+    (
+        "k char(60) COLLATE \"C\" PRIMARY KEY",
+        &["k"],
+        &["repeat('b ', {n} % 12) || gen_random_uuid()"],
+    ),
+    (
+        "s int NOT NULL, k varchar COLLATE \"POSIX\" PRIMARY KEY",
+        &["s", "k"],
+        &["{n} % 3", "repeat('b', {n}) || gen_random_uuid()"],
+    ),
+    (
+        "{AT}, k numeric PRIMARY KEY",
+        &["at", "k"],
+        &[INSTANT, "({n} - 10) * 1e11 + random()::numeric"],
+    ),
 ];
 
 const STEPS: usize = 300;
@@ -96,7 +65,8 @@ const TUBES: [&str; 4] = ["'a'", "'a'", "'b'", "NULL"];
 
 struct Run<'q> {
     q: &'q mut Queue,
-    kind: &'q Kind,
+    order: &'static [&'static str],
+    values: &'static [&'static str],
     priorities: i32,
     sessions: [Client; 3],
     random: StdRng,
@@ -106,8 +76,8 @@ impl Run<'_> {
     /// Returns random values of the columns of the order, and of tube and priority.
     fn values(&mut self) -> Vec<(String, String)> {
         let n = self.random.random_range(0..20).to_string();
-        let values = self.kind.values.iter().map(|value| value.replace("{n}", &n));
-        let ordered = self.kind.order.iter().map(|name| name.to_string()).zip(values);
+        let values = self.values.iter().map(|value| value.replace("{n}", &n));
+        let ordered = self.order.iter().map(|name| name.to_string()).zip(values);
         let priority = self.random.random_range(0..self.priorities).to_string();
         let others = [("tube".into(), self.tube().into()), ("priority".into(), priority)];
         ordered.chain(others).collect()
@@ -138,7 +108,7 @@ impl Run<'_> {
     }
 
     fn first(&mut self, state: &str, tube: &str, limit: i32) -> Vec<i64> {
-        let order = self.kind.order.join(", ");
+        let order = self.order.join(", ");
         let sql = format!(
             "SELECT to_jsonb(id) FROM {{q}} WHERE status = '{state}' AND coalesce(tube = {tube}, {tube} IS NULL) \
              ORDER BY priority, {order} LIMIT {limit}"
@@ -243,15 +213,18 @@ fn each_take_gets_the_first_tasks_of_a_position() {
 /// Runs each kind with these settings of the direct path and numbers of priorities. With several there are tubes, too.
 fn run(kinds: &[Kind], variants: &[(&str, i32)]) {
     let seed = seed();
-    for (number, kind) in kinds.iter().enumerate() {
+    for (number, &(columns, order, values)) in kinds.iter().enumerate() {
         for &(direct, priorities) in variants {
-            let columns = kind.columns.replace("{UUID}", UUID);
-            let columns = format!("{columns}, tube text, priority int NOT NULL DEFAULT 0");
-            let order = &kind.order[..kind.values.len()];
+            let columns =
+                columns.replace("{UUID}", UUID).replace("{AT}", "at timestamptz NOT NULL");
+            let columns = format!(
+                "id bigserial UNIQUE, tube text, priority int NOT NULL DEFAULT 0, {columns}"
+            );
+            let given = &order[..values.len()];
             let options = match priorities > 1 {
-                true => json!({"fields": {"order": order, "priority": "priority", "tube": "tube"},
+                true => json!({"fields": {"order": given, "priority": "priority", "tube": "tube"},
                                "features": {"buried": true, "priority": true, "tube": true}}),
-                false => json!({"fields": {"order": order}, "features": {"buried": true}}),
+                false => json!({"fields": {"order": given}, "features": {"buried": true}}),
             };
             let mut q = Queue::with("by_column_random", &columns, &options);
             let sessions = [(); 3].map(|()| {
@@ -260,7 +233,7 @@ fn run(kinds: &[Kind], variants: &[(&str, i32)]) {
                 session
             });
             let random = StdRng::seed_from_u64(seed + number as u64);
-            let mut run = Run { q: &mut q, kind, priorities, sessions, random };
+            let mut run = Run { q: &mut q, order, values, priorities, sessions, random };
             for _ in 0..STEPS {
                 run.step();
             }

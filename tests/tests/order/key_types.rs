@@ -6,71 +6,33 @@ use xqueue_tests::*;
 struct Kind {
     key: &'static str,
     nth: &'static str,
-    extremes: &'static [&'static str],
+    extremes: &'static str,
 }
 
-const NUMERICS: &[&str] = &[
-    "'NaN'",
-    "'Infinity'",
-    "'-Infinity'",
-    "0.00",
-    "1.0",
-    "-1",
-    "10000",
-    "9999.9999",
-    "-9999.9999",
-    "1e131071",
-    "-1e131071",
-    "-9999999999999999999999999999999999999999999999999999999999999999.5",
-    "9999999999999999999999999999999999999999999999999999999999999999.5",
-    "123456789012345678901234567890123456789",
-    "123456789012345678901234567890123456788.5",
-    "-123456789012345678901234567890123456789",
-    "-123456789012345678901234567890123456788.5",
-    "1e-16383",
-    "-1e-16383",
-    "1e-8000",
-    "-1e-8000",
-    "-1e-8020",
-];
+const NUMERICS: &str = "'NaN', 'Infinity', '-Infinity', 0.00, 1.0, -1, 10000, 9999.9999, -9999.9999, \
+    1e131071, -1e131071, 1e-16383, -1e-16383, 1e-8000, -1e-8000, -1e-8020, \
+    9999999999999999999999999999999999999999999999999999999999999999.5, \
+    -9999999999999999999999999999999999999999999999999999999999999999.5, \
+    123456789012345678901234567890123456789, 123456789012345678901234567890123456788.5, \
+    -123456789012345678901234567890123456789, -123456789012345678901234567890123456788.5";
 
-const BYTES: &[&str] = &[
-    r"'\x'",
-    r"'\x00'",
-    r"'\x0000'",
-    r"'\x01'",
-    r"'\xff'",
-    r"decode(repeat('ff', 15), 'hex')",
-    r"decode(repeat('ff', 16), 'hex')",
-    r"decode(repeat('ff', 17), 'hex')",
-    r"decode(repeat('ff', 17) || '00', 'hex')",
-    r"decode(repeat('00', 17), 'hex')",
-];
+const BYTES: &str = r"'\x', '\x00', '\x0000', '\x01', '\xff', decode(repeat('ff', 15), 'hex'),
+    decode(repeat('ff', 16), 'hex'), decode(repeat('ff', 17), 'hex'), decode(repeat('ff', 17) || '00', 'hex'),
+    decode(repeat('00', 17), 'hex')";
 
-const TEXTS: &[&str] = &[
-    "''",
-    "E'\\x01'",
-    "'a'",
-    "'ab'",
-    "repeat('a', 2000)",
-    "repeat(U&'\\00e9', 8)",
-    "repeat(U&'\\00e9', 9)",
-    "'a' || repeat(U&'\\00e9', 9)",
-    "'ab' || repeat(U&'\\+01f600', 9)",
-    "U&'\\+10ffff'",
-    "repeat(U&'\\+10ffff', 9)",
-    "'abc  d                  x'",
-];
+const TEXTS: &str = r"'', E'\x01', 'a', 'ab', repeat('a', 2000), repeat(U&'\00e9', 8), repeat(U&'\00e9', 9),
+    'a' || repeat(U&'\00e9', 9), 'ab' || repeat(U&'\+01f600', 9), U&'\+10ffff', repeat(U&'\+10ffff', 9),
+    'abc  d                  x'";
 
 const KINDS: [Kind; 5] = [
     Kind { key: "numeric", nth: "1e9 + {n}", extremes: NUMERICS },
-    Kind { key: "numeric(20, 3)", nth: "1e9 + {n} / 1000.0", extremes: &["0", "-1.125"] },
+    Kind { key: "numeric(20, 3)", nth: "1e9 + {n} / 1000.0", extremes: "0, -1.125" },
     Kind { key: "bytea", nth: "'k'::bytea || int8send({n})", extremes: BYTES },
     Kind { key: "text COLLATE \"C\"", nth: "'k' || to_char({n}, 'FM0000000')", extremes: TEXTS },
     Kind {
         key: "char(40) COLLATE \"C\"",
         nth: "'k ' || to_char({n}, 'FM0000000')",
-        extremes: &["''", "'a'", "'a  b'", "E'a\\x01'"],
+        extremes: r"'', 'a', 'a  b', E'a\x01'",
     },
 ];
 
@@ -89,9 +51,7 @@ impl Kind {
     }
 
     fn put_extremes(&self, q: &mut Queue) {
-        for key in self.extremes {
-            q.sql(&format!("INSERT INTO {{q}} (id) VALUES ({key})"));
-        }
+        q.sql(&format!("INSERT INTO {{q}} (id) SELECT unnest(ARRAY[{}])", self.extremes));
     }
 }
 
