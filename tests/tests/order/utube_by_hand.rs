@@ -1,5 +1,5 @@
 //! Tasks of sub-queues that are taken by hand. The claims in shared memory are the only guard of "one task in flight",
-//! so a change by hand claims the sub-queue like a take.
+//! so a change by hand claims the sub-queue like a take. The isolation tester has a take beside a change by hand.
 
 use xqueue_tests::*;
 
@@ -37,24 +37,6 @@ fn every_way_to_take_a_second_task_by_hand_is_refused() {
     assert_eq!(q.takes(9), [4]);
     q.sql("SELECT xqueue.ack('{q}', 3)");
     assert_eq!(q.takes(9), [2]);
-}
-
-/// The isolation tester has the other session take by a call.
-#[test]
-fn a_session_by_hand_is_refused_at_once_beside_another() {
-    for end in ["COMMIT", "ROLLBACK"] {
-        let mut q = queue();
-        let mut other = q.session();
-        other.sql(&format!("BEGIN; {}", by_hand(3)));
-        q.sql("SET lock_timeout = '5s'");
-        q.fails(&by_hand(2), "23505", IN_FLIGHT);
-        other.sql(end);
-        match end {
-            "COMMIT" => drop(q.fails(&by_hand(2), "23505", IN_FLIGHT)),
-            _ => q.sql(&by_hand(2)),
-        }
-        assert!(q.ask("SELECT xqueue.take('{q}', tube => 'a')").is_empty());
-    }
 }
 
 #[test]
@@ -192,11 +174,10 @@ fn tasks_in_flight_are_known_after_a_restart_and_on_a_new_primary() {
     let options = json!({"features": {"utube": true}});
     let mut q = Queue::make_at(primary.config(), "jobs", COLUMNS, &options);
     q.sql("INSERT INTO {q} (id, tube) SELECT n, n % 2 FROM generate_series(1, 6) n");
-    let session: uuid::Uuid =
-        scalar(&mut q.admin, "SELECT xqueue.identify(grace => '1 hour')", &[]);
+    let session = q.ask_one("SELECT to_jsonb(xqueue.identify(grace => '1 hour'))");
     assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', tube => '1')")), [1]);
     let check = |q: &mut Queue| {
-        q.sql(&format!("SELECT xqueue.identify('{session}')"));
+        q.sql(&format!("SELECT xqueue.identify('{}')", session.as_str().expect("a uuid")));
         q.fails(&by_hand(3), "23505", IN_FLIGHT);
         assert!(q.ask("SELECT xqueue.take('{q}', tube => '1')").is_empty());
         assert!(q.ask("SELECT xqueue.take('{q}', id => 5)").is_empty());

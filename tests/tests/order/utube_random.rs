@@ -78,50 +78,37 @@ fn produce(mut c: Client, queue: &str, (seed, number): (u64, u64), has_priority:
             2 => format!("BEGIN; SAVEPOINT s; {sql}; ROLLBACK TO s; {sql}; COMMIT"),
             _ => sql,
         };
-        for statement in sql.split("; ") {
-            c.batch_execute(statement).unwrap_or_else(|e| panic!("{statement}: {e:?}"));
-        }
+        sql.split("; ").for_each(|statement| c.run(statement));
     }
 }
 
 /// Takes tasks and does anything possible with them until none are left.
 fn consume(mut c: Client, q: &mut Queue, seed: u64, is_over: &AtomicBool) {
     let mut chance = StdRng::seed_from_u64(seed);
-    let run = |c: &mut Client, sql: &str| ask(c, &q.name, sql);
     while !is_over.load(Ordering::Relaxed) {
         let count = chance.random_range(1..4);
         let ttr = if chance.random_bool(0.1) { ", ttr => '2 ms'" } else { "" };
         let timeout = if chance.random_bool(0.5) { "50 ms" } else { "0" };
-        let take = format!("SELECT xqueue.take('{{q}}', '{timeout}', count => {count}{ttr})");
+        let take = format!("SELECT xqueue.take('{}', '{timeout}', count => {count}{ttr})", q.name);
         match chance.random_range(0..20) {
             // Takes that are rolled back, or whose tasks are released by the end of the session.
-            0 => {
-                c.run("BEGIN");
-                run(&mut c, &take);
-                c.run("ROLLBACK");
-            }
+            0 => c.run(&format!("BEGIN; {take}; ROLLBACK")),
             1 => {
-                c.run("BEGIN; SAVEPOINT s");
-                run(&mut c, &take);
-                c.run("ROLLBACK TO s");
-                run(&mut c, &take);
-                c.run("COMMIT");
+                c.run(&format!("BEGIN; SAVEPOINT s; {take}; ROLLBACK TO s; {take}; COMMIT"));
                 c.run("DISCARD ALL");
             }
             2 => {
-                run(&mut c, &take);
+                c.run(&take);
                 c = q.client();
             }
             3 => {
-                c.run("BEGIN");
-                run(&mut c, &take);
-                let _ends: bool =
-                    scalar(&mut q.admin, "SELECT pg_terminate_backend($1)", &[&pid(&mut c)]);
+                c.run(&format!("BEGIN; {take}"));
+                q.sql(&format!("SELECT pg_terminate_backend({})", pid(&mut c)));
                 c = q.client();
             }
             _ => {
                 let mut may_be_over = !ttr.is_empty();
-                for task in run(&mut c, &take) {
+                for task in values(&mut c, &take, &[]) {
                     may_be_over |= settle(&mut c, &q.name, id(&task), may_be_over, &mut chance);
                 }
             }
@@ -163,9 +150,7 @@ fn every_sub_queue_keeps_its_order_and_all_tasks_are_done() {
 }
 
 fn at_random(mut q: Queue, has_priority: bool) {
-    let name = q.name.clone();
-    let seed = seed();
-    let is_over = AtomicBool::new(false);
+    let (name, seed, is_over) = (q.name.clone(), seed(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for number in 0..CONSUMERS {
             let (consumer, mut administrator, is_over) = (q.client(), q.session(), &is_over);
