@@ -1,5 +1,5 @@
-//! Candidates that one take reads ahead for others are hints: each take gets the first tasks that are ready and free, no
-//! matter what happened to the rows since.
+//! Candidates that one take reads ahead for others are hints: each take gets the first tasks that are ready and free,
+//! no matter what happened to the rows since.
 
 use xqueue_tests::*;
 

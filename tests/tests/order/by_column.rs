@@ -1,5 +1,5 @@
-//! The option `order`: tasks are taken in the order of columns of the user's own, and only then of their keys. The first
-//! column is an instant here. by_column_random has columns of other types, and tasks that move and come back.
+//! The option `order`: tasks are taken in the order of columns of the user's own, and only then of their keys. Here the
+//! column is an instant. by_column_random has columns of other types, and tasks that move and come back.
 
 use xqueue_tests::*;
 

@@ -166,10 +166,10 @@ impl Run<'_> {
                 ));
             }
             8 => {
-                let tube = self.tube();
+                let (tube, many) = (self.tube(), enough_takes());
                 self.run(&format!(
                     "BEGIN; UPDATE {{q}} SET tube = 'b', priority = 1; \
-                     SELECT xqueue.take('{{q}}', tube => {tube}); ROLLBACK"
+                     SELECT xqueue.take('{{q}}', tube => {tube}, count => {many}); ROLLBACK"
                 ));
             }
             9 => {

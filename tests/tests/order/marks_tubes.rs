@@ -117,13 +117,10 @@ fn what_is_rolled_back() {
             "SELECT xqueue.take('{q}', tube => 'a', count => 1000)",
         ] {
             t.q.sql("INSERT INTO {q} (id, tube, priority) VALUES (5, 'a', 1), (6, 'a', 2)");
-            let take = "SELECT xqueue.take('{q}', tube => 'a')".replace("{q}", &t.name);
             t.q.sql(&format!("BEGIN; SAVEPOINT s; {hiding}"));
-            (0..t.enough).for_each(|_| t.q.sql(&take));
-            t.q.sql(&format!(
-                "SELECT xqueue.take('{}', tube => 'a', count => {})",
-                t.name, t.enough
-            ));
+            (0..t.enough).for_each(|_| t.q.sql("SELECT xqueue.take('{q}', tube => 'a')"));
+            let many = t.enough;
+            t.q.sql(&format!("SELECT xqueue.take('{{q}}', tube => 'a', count => {many})"));
             t.q.sql(undo);
             t.finds(5);
             t.finds(6);
@@ -141,10 +138,8 @@ fn what_is_rolled_back() {
 fn what_others_have_not_committed() {
     let mut t = Tubes::new(&json!({}));
     for (id, priority) in [(5, 2), (6, 1)] {
-        let mut other = t.q.session();
-        other.sql(&format!(
-            "BEGIN; INSERT INTO {{q}} (id, tube, priority) VALUES ({id}, 'a', {priority})"
-        ));
+        let (mut other, row) = (t.q.session(), format!("({id}, 'a', {priority})"));
+        other.sql(&format!("BEGIN; INSERT INTO {{q}} (id, tube, priority) VALUES {row}"));
         t.raise("a");
         other.sql("COMMIT");
         t.finds(id);
@@ -160,36 +155,17 @@ fn what_others_have_not_committed() {
 #[test]
 fn prepared_transactions() {
     let mut t = Tubes::new(&json!({}));
-    let prepare = |task| {
-        format!(
-            "BEGIN; INSERT INTO {{q}} (id, tube, priority) VALUES ({task}, 'a', 0); \
-             PREPARE TRANSACTION '{{q}}'"
-        )
-    };
-    t.q.sql(&prepare(5));
+    t.q.sql(
+        "BEGIN; INSERT INTO {q} (id, tube, priority) VALUES (5, 'a', 0); PREPARE TRANSACTION '{q}'",
+    );
     t.scan_priorities("a");
     assert!(t.walked("a") > FEW, "nothing is known beside a prepared transaction");
     t.q.sql("COMMIT PREPARED '{q}'");
     assert_eq!(t.take("a"), Some(5));
-    t.q.sql(&prepare(6));
-    t.q.sql("ROLLBACK PREPARED '{q}'");
     t.q.assert_exact();
     t.scan_priorities("a");
     t.raise("a");
     t.q.sql("SELECT xqueue.release('{q}', 5)");
-    t.finds(5);
-}
-
-#[test]
-fn triggers_that_were_off() {
-    let mut t = Tubes::new(&json!({}));
-    t.q.sql(
-        "ALTER TABLE {q} DISABLE TRIGGER ALL; \
-         INSERT INTO {q} (id, tube, priority) VALUES (5, 'a', 2), (4, 'a', 1)",
-    );
-    t.scan_priorities("a");
-    t.q.sql("ALTER TABLE {q} ENABLE TRIGGER ALL; SELECT xqueue.upgrade('{q}')");
-    t.finds(4);
     t.finds(5);
 }
 

@@ -30,8 +30,10 @@ fn taking(q: &mut Queue, fails_at: i64) {
 }
 
 /// The transaction that is rolled back does not report the tasks that it brings back.
-fn forget_subqueues(q: &mut Queue) {
-    q.sql("BEGIN; TRUNCATE {q}; ROLLBACK");
+const FORGET_SUBQUEUES: &str = "BEGIN; TRUNCATE {q}; ROLLBACK";
+
+fn queue(features: &Value) -> Queue {
+    Queue::with("mid_statement", COLUMNS, &json!({ "features": features }))
 }
 
 #[test]
@@ -48,7 +50,7 @@ fn a_task_in_flight_is_known_after_a_cascade_that_has_deleted_the_one_before() {
     let mut q = with_customers(&json!({"utube": true}));
     q.sql("INSERT INTO {q} (id, customer, tube) VALUES (1, 1, 'a'), (2, 2, 'a'), (3, 2, 'a')");
     assert_eq!(q.takes(1), [1]);
-    forget_subqueues(&mut q);
+    q.sql(FORGET_SUBQUEUES);
     let mut other = q.session();
     other.sql("DELETE FROM {q}_customers WHERE id = 1");
     let before = other.counted()["taken"].as_i64().expect("a number");
@@ -58,10 +60,10 @@ fn a_task_in_flight_is_known_after_a_cascade_that_has_deleted_the_one_before() {
 
 #[test]
 fn a_subqueue_stays_known_if_its_deletion_is_rolled_back() {
-    let mut q = Queue::with("mid_statement", COLUMNS, &json!({"features": {"utube": true}}));
+    let mut q = queue(&json!({"utube": true}));
     q.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a'), (2, 'b'), (3, 'b')");
     taking(&mut q, 0);
-    forget_subqueues(&mut q);
+    q.sql(FORGET_SUBQUEUES);
     q.sql("BEGIN; DELETE FROM {q} WHERE tube = 'a' RETURNING {q}_take(id); ROLLBACK");
     let mut taken = q.takes(9);
     taken.sort_unstable();
@@ -70,9 +72,9 @@ fn a_subqueue_stays_known_if_its_deletion_is_rolled_back() {
 
 #[test]
 fn a_subqueue_stays_known_if_a_statement_that_takes_by_hand_fails() {
-    let mut q = Queue::with("mid_statement", COLUMNS, &json!({"features": {"utube": true}}));
+    let mut q = queue(&json!({"utube": true}));
     q.sql("INSERT INTO {q} (id, tube) SELECT n, chr(97 + n % 8) FROM generate_series(0, 15) n");
-    forget_subqueues(&mut q);
+    q.sql(FORGET_SUBQUEUES);
     // The take completes the list of sub-queues; those of the others are not known to be free.
     let [first] = q.takes(1)[..] else { panic!("one task") };
     let mut ids = (0..8).filter(|id| *id != first);
@@ -89,8 +91,7 @@ fn a_subqueue_stays_known_if_a_statement_that_takes_by_hand_fails() {
 /// The take leaves sub-queue b, whose first task is locked, and takes from a. A trigger takes from b meanwhile.
 #[test]
 fn a_claim_under_which_a_trigger_has_taken_a_task_is_kept() {
-    let features = json!({"features": {"utube": true, "priority": true}});
-    let mut q = Queue::with("mid_statement", COLUMNS, &features);
+    let mut q = queue(&json!({"utube": true, "priority": true}));
     q.sql(
         "INSERT INTO {q} (id, tube, priority) VALUES (1, 'b', 1), (2, 'b', 1), (3, 'a', 2);
          CREATE FUNCTION {q}_also() RETURNS trigger LANGUAGE plpgsql AS
@@ -139,8 +140,7 @@ fn a_subqueue_finds_its_tasks_after_a_trigger_has_moved_those_taken() {
 
 #[test]
 fn a_subqueue_keeps_its_level_if_a_trigger_moves_the_task_taken_to_another() {
-    let features = json!({"utube": true, "priority": true});
-    let mut q = Queue::with("levels", "id bigint PRIMARY KEY", &json!({ "features": features }));
+    let mut q = queue(&json!({"utube": true, "priority": true}));
     q.sql(
         "CREATE FUNCTION {q}_other() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
              IF NEW.status = 'T' THEN NEW.tube := 'b'; END IF; RETURN NEW;
