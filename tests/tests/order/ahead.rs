@@ -207,27 +207,6 @@ fn a_task_that_several_rings_have_comes_back_in_all() {
     assert_eq!((next_of(&mut q, "a"), next(&mut q)), (Some(0), Some(12)));
 }
 
-/// A backend that is terminated rolls back its takes.
-#[test]
-fn sessions_that_end_amid_many() {
-    let mut q = read_ahead(400);
-    let mut others: Vec<Queue> = (0..20).map(|_| q.session()).collect();
-    for other in &mut others {
-        other.sql("BEGIN");
-        assert_eq!(other.takes(1).len(), 1);
-    }
-    for (number, other) in others.iter_mut().enumerate() {
-        let pid = pid(&mut other.admin);
-        match number % 2 {
-            0 => q.sql(&format!("SELECT pg_terminate_backend({pid})")),
-            _ => other.sql("COMMIT"),
-        }
-        wait_until("it has ended", || number % 2 == 1 || !is_connected(&mut q.admin, pid));
-    }
-    let expected = (2..=400).map(|n| n * 10).filter(|id| *id > 210 || id / 10 % 2 == 0);
-    finds(&mut q, &expected.collect::<Vec<_>>());
-}
-
 /// The last task of a batch cannot be converted to JSON for this role. The take notices it after it has changed the
 /// other rows. Batches are taken one by one, and by a statement, which reports its changes only at its end.
 #[test]

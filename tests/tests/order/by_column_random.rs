@@ -179,8 +179,13 @@ impl Run<'_> {
                 ));
             }
             10 => {
-                let (expected, name) = (self.first("B", "NULL", 3), self.q.name.clone());
-                for verb in ["tasks_by_state('{q}', 'buried', 3)", "plow('{q}', 3)"] {
+                let name = self.q.name.clone();
+                for (verb, state) in [
+                    ("tasks_by_state('{q}', 'ready', 3)", "R"),
+                    ("tasks_by_state('{q}', 'buried', 3)", "B"),
+                    ("plow('{q}', 3)", "B"),
+                ] {
+                    let expected = self.first(state, "NULL", 3);
                     let tasks = ask(self.session(), &name, &format!("SELECT xqueue.{verb}"));
                     assert_eq!(ids(&tasks), expected, "{verb}");
                 }

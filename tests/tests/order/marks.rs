@@ -86,19 +86,17 @@ fn a_take_within_a_statement_that_is_undone() {
 #[test]
 fn keys_and_priorities_changed_by_a_trigger() {
     let mut q = raised(&json!({"priority": true}));
-    q.sql(
-        "CREATE FUNCTION {q}_move() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
-             IF new.payload ? 'id' THEN new.id := (new.payload->>'id')::bigint; END IF; \
-             IF new.payload ? 'priority' THEN new.priority := (new.payload->>'priority')::int; END IF; \
-             RETURN new; END $$; \
-         CREATE TRIGGER m BEFORE UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_move()",
+    q.before_each(
+        "UPDATE",
+        "IF NEW.payload ? 'id' THEN NEW.id := (NEW.payload->>'id')::bigint; END IF;
+         IF NEW.payload ? 'priority' THEN NEW.priority := (NEW.payload->>'priority')::int; END IF; RETURN NEW",
     );
     let last = last(&mut q);
     q.sql(&format!("UPDATE {{q}} SET payload = '{{\"id\": 5}}' WHERE id = {last} - 50"));
     finds(&mut q, 5);
     q.sql(&format!("UPDATE {{q}} SET payload = '{{\"priority\": -3}}' WHERE id = {last}"));
     finds(&mut q, last);
-    q.sql("DROP TRIGGER m ON {q}; DROP FUNCTION {q}_move()");
+    q.mend();
 }
 
 /// With an old snapshot open, takes stay flat on a bare table, and with each addition that real tables have.

@@ -2,28 +2,21 @@
 //! before them, even if there are more tubes and priorities than marks. A take does not walk over the index entries of
 //! removed tasks.
 
+use super::tubes::COMES_BACK;
 use xqueue_tests::*;
 
 /// More tubes than there are marks.
 const TUBES: i64 = 64;
 
-/// The ways in which task 5, which the session has taken, becomes ready again.
-const COMES_BACK: [&str; 10] = [
-    "SELECT xqueue.release('{q}', 5)",
-    "SELECT xqueue.release('{q}', 5, delay => '1 ms')",
-    "SELECT xqueue.bury('{q}', 5); SELECT xqueue.dig('{q}', 5)",
-    "SELECT xqueue.bury('{q}', 5); SELECT xqueue.kick('{q}', 1)",
-    "SELECT xqueue.bury('{q}', 5); SELECT xqueue.switch('{q}', 5, 'R')",
-    "SELECT xqueue.ack('{q}', 5); SELECT xqueue.restart('{q}', 5)",
-    "SELECT xqueue.snatch('{q}', 5)",
-    "UPDATE {q} SET status = 'R', owner = NULL WHERE id = 5",
-    "UPDATE {q} SET runat = now() WHERE id = 5",
-    "DISCARD ALL",
-];
-
 #[test]
 fn a_take_does_not_walk_over_what_was_there() {
     let mut t = Tubes::new(&json!({}));
+    // There were more priorities than have marks.
+    t.q.sql("INSERT INTO {q} (id, tube, priority) SELECT 200 + n, 'a', -n FROM generate_series(1, 40) n");
+    t.scan_priorities("a");
+    t.q.sql("DELETE FROM {q} WHERE id < 1000");
+    t.scan_priorities("a");
+    t.raise("a");
     t.q.sql("SET xqueue.direct_path = off");
     t.scan_priorities("a");
     t.raise("a");
@@ -268,20 +261,6 @@ fn more_tubes_than_have_marks() {
             t.q.sql("DELETE FROM {q} WHERE id < 1000");
         }
     }
-}
-
-#[test]
-fn more_priorities_than_have_marks() {
-    let mut t = Tubes::new(&json!({}));
-    t.q.sql("INSERT INTO {q} (id, tube, priority) SELECT 200 + n, 'a', -n FROM generate_series(1, 40) n");
-    t.scan_priorities("a");
-    t.q.sql("INSERT INTO {q} (id, tube, priority) VALUES (5, 'a', -1000)");
-    t.finds(5);
-    t.finds(240);
-    // Once there are few priorities again, marks are found again.
-    t.q.sql("DELETE FROM {q} WHERE id < 1000");
-    t.scan_priorities("a");
-    t.raise("a");
 }
 
 #[test]

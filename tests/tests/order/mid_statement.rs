@@ -58,16 +58,23 @@ fn a_task_in_flight_is_known_after_a_cascade_that_has_deleted_the_one_before() {
     assert_eq!(before + now, 1, "{before} of the cascade, {now} after it");
 }
 
+/// Shared memory has forgotten the sub-queue, or knows that it has no task in flight.
 #[test]
 fn a_subqueue_stays_known_if_its_deletion_is_rolled_back() {
-    let mut q = queue(&json!({"utube": true}));
-    q.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a'), (2, 'b'), (3, 'b')");
-    taking(&mut q, 0);
-    q.sql(FORGET_SUBQUEUES);
-    q.sql("BEGIN; DELETE FROM {q} WHERE tube = 'a' RETURNING {q}_take(id); ROLLBACK");
-    let mut taken = q.takes(9);
-    taken.sort_unstable();
-    assert_eq!(taken, [1, 2]);
+    for is_clear in [false, true] {
+        let mut q = queue(&json!({"utube": true}));
+        q.sql("INSERT INTO {q} (id, tube) VALUES (0, 'a'), (1, 'a'), (2, 'b'), (3, 'b')");
+        taking(&mut q, -1);
+        q.sql("SELECT xqueue.take('{q}', tube => 'a')");
+        q.sql("SELECT xqueue.ack('{q}', 0)");
+        if !is_clear {
+            q.sql(FORGET_SUBQUEUES);
+        }
+        q.sql("BEGIN; DELETE FROM {q} WHERE tube = 'a' RETURNING {q}_take(id); ROLLBACK");
+        let mut taken = q.takes(9);
+        taken.sort_unstable();
+        assert_eq!(taken, [1, 2]);
+    }
 }
 
 #[test]
@@ -119,13 +126,12 @@ fn a_subqueue_finds_its_tasks_after_a_trigger_has_moved_those_taken() {
         ] {
             let columns = "id bigint PRIMARY KEY, updated_at bigint NOT NULL";
             let mut q = Queue::with("moved", columns, &options);
-            q.sql(&format!(
-                "CREATE FUNCTION {{q}}_later() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-                     IF NEW.status = 'T' THEN NEW.{column} := NEW.{column} + 100; END IF; RETURN NEW;
-                 END $$;
-                 CREATE TRIGGER later BEFORE UPDATE ON {{q}} FOR EACH ROW EXECUTE FUNCTION {{q}}_later();
-                 INSERT INTO {{q}} (id, updated_at, tube) SELECT n, n, 'a' FROM generate_series(1, 4) n"
-            ));
+            let later = format!("NEW.{column} := NEW.{column} + 100");
+            q.before_each(
+                "UPDATE",
+                &format!("IF NEW.status = 'T' THEN {later}; END IF; RETURN NEW"),
+            );
+            q.sql("INSERT INTO {q} (id, updated_at, tube) SELECT n, n, 'a' FROM generate_series(1, 4) n");
             q.sql(&format!("SET xqueue.direct_path = {}", !by_statements));
             let taken = |n: i64| if column == "id" { n + 100 } else { n };
             q.sql("BEGIN; SELECT FROM xqueue.take(NULL::{q}); ROLLBACK");
@@ -141,13 +147,8 @@ fn a_subqueue_finds_its_tasks_after_a_trigger_has_moved_those_taken() {
 #[test]
 fn a_subqueue_keeps_its_level_if_a_trigger_moves_the_task_taken_to_another() {
     let mut q = queue(&json!({"utube": true, "priority": true}));
-    q.sql(
-        "CREATE FUNCTION {q}_other() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-             IF NEW.status = 'T' THEN NEW.tube := 'b'; END IF; RETURN NEW;
-         END $$;
-         CREATE TRIGGER other BEFORE UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_other();
-         INSERT INTO {q} (id, priority, tube) VALUES (1, -1, 'a'), (2, 1, 'c'), (3, 5, 'a')",
-    );
+    q.before_each("UPDATE", "IF NEW.status = 'T' THEN NEW.tube := 'b'; END IF; RETURN NEW");
+    q.sql("INSERT INTO {q} (id, priority, tube) VALUES (1, -1, 'a'), (2, 1, 'c'), (3, 5, 'a')");
     q.sql("BEGIN; SELECT FROM xqueue.take(NULL::{q}); ROLLBACK");
     q.verify();
     assert_eq!(q.takes(1), [1]);

@@ -2,6 +2,21 @@
 
 use xqueue_tests::*;
 
+/// The ways in which task 5, which the session has taken, becomes ready again.
+pub const COMES_BACK: [&str; 11] = [
+    "SELECT xqueue.release('{q}', 5)",
+    "SELECT xqueue.release('{q}', 5, delay => '1 ms')",
+    "SELECT xqueue.bury('{q}', 5); SELECT xqueue.dig('{q}', 5)",
+    "SELECT xqueue.bury('{q}', 5); SELECT xqueue.kick('{q}', 1)",
+    "SELECT xqueue.bury('{q}', 5); SELECT xqueue.switch('{q}', 5, 'R')",
+    "SELECT xqueue.ack('{q}', 5); SELECT xqueue.restart('{q}', 5)",
+    "SELECT xqueue.snatch('{q}', 5)",
+    "SELECT xqueue.release_all('{q}')",
+    "UPDATE {q} SET status = 'R', owner = NULL WHERE id = 5",
+    "UPDATE {q} SET runat = now() WHERE id = 5",
+    "DISCARD ALL",
+];
+
 fn tubes() -> Queue {
     let features =
         json!({"tube": true, "delayed": true, "buried": true, "keep": true, "ttr": true});
@@ -99,24 +114,14 @@ fn an_earlier_consumer_of_any_task_precedes_one_of_its_tube() {
 
 #[test]
 fn a_consumer_is_woken_by_every_way_in_which_a_task_of_its_tube_becomes_ready() {
-    for ready in [
-        "SELECT xqueue.release('{q}', 1)",
-        "SELECT xqueue.release('{q}', 1, delay => '10 milliseconds')",
-        "SELECT xqueue.bury('{q}', 1); SELECT xqueue.kick('{q}', 1)",
-        "SELECT xqueue.ack('{q}', 1); SELECT xqueue.restart('{q}', 1)",
-        "SELECT xqueue.snatch('{q}', 1)",
-        "SELECT xqueue.release_all('{q}')",
-        "UPDATE {q} SET status = 'R', owner = NULL",
-        "UPDATE {q} SET runat = now()",
-        "DISCARD ALL",
-    ] {
+    for ready in COMES_BACK {
         println!("{ready}");
         let mut q = tubes();
-        q.sql(r#"SELECT xqueue.put('{q}', '{"id": 1}', tube => 'a')"#);
+        q.sql(r#"SELECT xqueue.put('{q}', '{"id": 5}', tube => 'a')"#);
         q.sql("SELECT xqueue.take('{q}')");
         let (b, a) = (waiter(&mut q, "b"), waiter(&mut q, "a"));
         ready.split("; ").for_each(|statement| q.sql(statement));
-        let _client = gets(a, 1);
+        let _client = gets(a, 5);
         b.cancel(&mut q.admin);
         assert_eq!(b.error().1.code().code(), "57014");
     }

@@ -100,18 +100,6 @@ fn a_session_that_changes_the_table_takes_nothing_unseen() {
     assert!(q.takes(9).is_empty());
 }
 
-/// Triggers report the changes of a statement at its end; the take within the statement sees them before.
-#[test]
-fn a_take_within_a_statement_that_is_undone_hides_no_task() {
-    let mut q = cleared();
-    q.sql("DELETE FROM {q} WHERE id > 2");
-    q.sql(
-        "BEGIN; WITH gone AS (DELETE FROM {q} WHERE id = 2 RETURNING id)
-         SELECT (SELECT xqueue.take('{q}', tube => 'a') WHERE gone.id > 0) FROM gone; ROLLBACK",
-    );
-    assert_eq!(q.takes(9), [2]);
-}
-
 /// A task that a user's trigger takes meanwhile does not belong to the take.
 #[test]
 fn a_task_that_a_trigger_takes_is_seen() {

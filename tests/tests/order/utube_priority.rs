@@ -106,19 +106,3 @@ fn tasks_without_a_priority_come_last() {
         assert_eq!(q.takes(9), [3, 2, 1]);
     }
 }
-
-/// Tasks are taken in the order in which they are listed as ready, if each has a sub-queue of its own.
-#[test]
-fn what_is_listed_is_what_is_taken() {
-    in_both_ways(|q| {
-        q.sql("INSERT INTO {q} (id, tube, priority) SELECT i, i, hashint4(i) % 5 FROM generate_series(1, 60) i");
-        q.sql("SELECT xqueue.put('{q}', '{\"id\": 99}', tube => '99', front => true)");
-        let listed = ids(&q.ask("SELECT xqueue.tasks_by_state('{q}', 'ready')"));
-        assert_eq!(listed[0], 99);
-        let mut served = vec![];
-        for _ in 0..10 {
-            served.extend(q.takes(3));
-        }
-        assert_eq!(served, listed[..30]);
-    });
-}
