@@ -1,5 +1,7 @@
 //! Counts the index reads of a statement, and the pages that have been read of a queue.
 
+use std::ops::Range;
+
 use postgres::Client;
 
 use crate::client::scalar;
@@ -37,6 +39,24 @@ impl Reads {
 }
 
 impl Queue {
+    /// Asserts that lifecycles of tasks beside an old snapshot read no more pages than the first ones did. A lifecycle
+    /// gets its number.
+    #[track_caller]
+    pub fn assert_steady(&mut self, lifecycle: impl Fn(&mut Queue, i64)) {
+        let mut old = self.session();
+        old.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+        let mut pages = |numbers: Range<i64>| {
+            let before = self.pages_read();
+            numbers.for_each(|n| lifecycle(self, n));
+            self.pages_read() - before
+        };
+        pages(0..200);
+        let few = pages(200..400);
+        pages(400..1200);
+        let many = pages(1200..1400);
+        assert!(many < 2 * few, "200 lifecycles read {few} pages, then {many}");
+    }
+
     /// Returns the number of pages of the table and its indexes that have been read so far.
     pub fn pages_read(&mut self) -> i64 {
         let sql = "SELECT (heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)::bigint

@@ -95,17 +95,22 @@ fn a_subqueue_stays_known_if_a_statement_that_takes_by_hand_fails() {
     assert_eq!(taken, (0..8).collect::<Vec<_>>());
 }
 
+/// Makes a trigger that runs a statement when a task is taken.
+fn when_taken(q: &mut Queue, id: i64, statement: &str) {
+    q.sql(&format!(
+        "CREATE FUNCTION {{q}}_also() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN {statement}; RETURN NULL; END $$;
+         CREATE TRIGGER also AFTER UPDATE ON {{q}} FOR EACH ROW
+             WHEN (NEW.id = {id} AND NEW.status = 'T') EXECUTE FUNCTION {{q}}_also()"
+    ));
+}
+
 /// The take leaves sub-queue b, whose first task is locked, and takes from a. A trigger takes from b meanwhile.
 #[test]
 fn a_claim_under_which_a_trigger_has_taken_a_task_is_kept() {
     let mut q = queue(&json!({"utube": true, "priority": true}));
-    q.sql(
-        "INSERT INTO {q} (id, tube, priority) VALUES (1, 'b', 1), (2, 'b', 1), (3, 'a', 2);
-         CREATE FUNCTION {q}_also() RETURNS trigger LANGUAGE plpgsql AS
-             $$ BEGIN PERFORM xqueue.take('{q}', id => 2); RETURN NULL; END $$;
-         CREATE TRIGGER also AFTER UPDATE ON {q} FOR EACH ROW
-             WHEN (NEW.id = 3 AND NEW.status = 'T') EXECUTE FUNCTION {q}_also()",
-    );
+    when_taken(&mut q, 3, "PERFORM xqueue.take('{q}', id => 2)");
+    q.sql("INSERT INTO {q} (id, tube, priority) VALUES (1, 'b', 1), (2, 'b', 1), (3, 'a', 2)");
     let (mut locker, mut other) = (q.session(), q.session());
     locker.sql("BEGIN; SELECT FROM {q} WHERE id = 1 FOR UPDATE");
     other.sql("BEGIN");
@@ -114,6 +119,39 @@ fn a_claim_under_which_a_trigger_has_taken_a_task_is_kept() {
     assert!(q.takes(9).is_empty());
     other.sql("COMMIT");
     assert!(q.takes(9).is_empty());
+}
+
+const ALSO: &str = "UPDATE {q} SET status = 'T', owner = NEW.owner WHERE status = 'R' AND id =";
+
+/// A task that a trigger takes by hand meanwhile does not belong to the take.
+#[test]
+fn a_task_that_a_trigger_takes_is_seen() {
+    let mut q = queue(&json!({"utube": true}));
+    q.sql("INSERT INTO {q} (id, tube) VALUES (1, 'a'), (2, 'a'), (5, 'b'), (6, 'b'), (7, 'b')");
+    // Both sub-queues are known to have no task in flight.
+    assert_eq!(q.takes(9), [1, 5]);
+    q.sql("SELECT xqueue.ack('{q}', ARRAY[1, 5])");
+    when_taken(&mut q, 2, &format!("{ALSO} 7"));
+    assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', tube => 'a')")), [2]);
+    q.sql("DROP TRIGGER also ON {q}; DROP FUNCTION {q}_also()");
+    assert!(q.takes(9).is_empty(), "7 is in flight");
+}
+
+/// An open cursor keeps the take from giving a sub-queue back in which it found another task taken.
+#[test]
+fn a_trigger_of_a_take_is_refused_a_task_of_a_busy_sub_queue() {
+    let mut q = queue(&json!({"utube": true, "priority": true}));
+    when_taken(&mut q, 3, &format!("{ALSO} 2"));
+    q.sql("INSERT INTO {q} (id, tube) VALUES (1, 'b')");
+    let mut other = q.session();
+    assert_eq!(other.takes(9), [1]);
+    let puts =
+        "INSERT INTO {q} (id, tube) VALUES (2, 'b'); INSERT INTO {q} (id, tube) VALUES (3, 'a')";
+    q.sql(&format!("{FORGET_SUBQUEUES}; {puts}"));
+    q.sql("BEGIN; SELECT txid_current(); DECLARE c CURSOR FOR SELECT FROM {q}; FETCH c");
+    q.fails("SELECT xqueue.take('{q}')", "23505", "another task of its sub-queue is taken");
+    q.sql("ROLLBACK; DROP TRIGGER also ON {q}");
+    assert_eq!(q.takes(9), [3]);
 }
 
 /// A trigger moves the tasks that are taken to a later place. A rollback brings them back to where they were.

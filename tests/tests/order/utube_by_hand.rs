@@ -200,24 +200,3 @@ fn tasks_in_flight_are_known_after_a_restart_and_on_a_new_primary() {
     q.sql(&by_hand(3));
     assert_eq!(q.takes(9), [2]);
 }
-
-/// An open cursor keeps the take from giving a sub-queue back in which it found another task taken.
-#[test]
-fn a_trigger_of_a_take_is_refused_a_task_of_a_busy_sub_queue() {
-    let options = json!({"features": {"utube": true, "priority": true}});
-    let mut q = Queue::with("by_hand", COLUMNS, &options);
-    q.sql(
-        "CREATE FUNCTION {q}_more() RETURNS trigger LANGUAGE plpgsql AS
-           $$ BEGIN UPDATE {q} SET status = 'T', owner = xqueue.identify() WHERE id = 2; RETURN NULL; END $$;
-         CREATE TRIGGER more AFTER UPDATE ON {q} FOR EACH ROW WHEN (NEW.id = 3 AND NEW.status = 'T')
-           EXECUTE FUNCTION {q}_more();
-         INSERT INTO {q} (id, tube) VALUES (1, 'b')",
-    );
-    let mut other = q.session();
-    assert_eq!(other.takes(9), [1]);
-    q.sql("BEGIN; TRUNCATE {q}; ROLLBACK; INSERT INTO {q} (id, tube) VALUES (2, 'b'); INSERT INTO {q} (id, tube) VALUES (3, 'a')");
-    q.sql("BEGIN; SELECT txid_current(); DECLARE c CURSOR FOR SELECT FROM {q}; FETCH c");
-    q.fails("SELECT xqueue.take('{q}')", "23505", IN_FLIGHT);
-    q.sql("ROLLBACK; DROP TRIGGER more ON {q}");
-    assert_eq!(q.takes(9), [3]);
-}
