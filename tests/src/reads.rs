@@ -52,13 +52,13 @@ impl Queue {
         };
         pages(0..200);
         let few = pages(200..400);
-        pages(400..1200);
-        let many = pages(1200..1400);
+        pages(400..1000);
+        let many = pages(1000..1200);
         assert!(many < 2 * few, "200 lifecycles read {few} pages, then {many}");
     }
 
     /// Returns the number of pages of the table and its indexes that have been read so far.
-    pub fn pages_read(&mut self) -> i64 {
+    fn pages_read(&mut self) -> i64 {
         let sql = "SELECT (heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)::bigint
                    FROM pg_statio_user_tables WHERE relname = $1";
         self.sql("SELECT pg_stat_force_next_flush()");

@@ -99,33 +99,18 @@ fn keys_and_priorities_changed_by_a_trigger() {
     q.mend();
 }
 
-/// With an old snapshot open, takes stay flat on a bare table, and with each addition that real tables have.
+/// Neither on a bare table, nor with an addition that real tables have.
 #[test]
 fn a_lifecycle_does_not_walk_over_finished_tasks() {
-    const FINISHED: i64 = 2000;
-    const LIFECYCLES: i64 = 200;
     let db = Database::new("beside");
     db.client().run(additions::SHARED);
     for (name, addition) in additions::ADDITIONS.into_iter().chain([("nothing", "")]) {
+        println!("{name}");
         let mut q = Queue::new_in(&db.name, "beside");
         q.sql(&addition.replace("{n}", "1"));
-        let mut old = q.session();
-        old.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
-        q.fill(FINISHED);
-        for _ in 0..FINISHED / 50 {
-            let taken = q.takes(50);
-            q.sql(&format!("SELECT xqueue.ack('{{q}}', ARRAY{taken:?})"));
-        }
-        let lifecycle = "SELECT xqueue.put('{q}', '{}'); SELECT xqueue.ack('{q}', (xqueue.take('{q}')->'id')::bigint)";
-        let lifecycle = lifecycle.replace("{q}", &q.name);
-        let read = |_| Reads::of(&mut q.admin, &q.name, &lifecycle, "COMMIT").entries;
-        let walked: i64 = (0..LIFECYCLES).map(read).sum();
-        // Without a mark, each take would read the entries of all finished tasks.
-        let most = LIFECYCLES * enough_takes() as i64;
-        assert!(
-            walked < most,
-            "{walked} entries were read by {LIFECYCLES} lifecycles beside {name}"
-        );
-        q.assert_tasks(&[("total", 0)]);
+        q.assert_steady(|q, _| {
+            q.sql("SELECT xqueue.put('{q}', '{}')");
+            q.sql("SELECT xqueue.ack('{q}', t) FROM xqueue.take('{q}') t");
+        });
     }
 }
