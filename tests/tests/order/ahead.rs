@@ -159,21 +159,23 @@ fn in_tubes(tasks: i64, tubes: &[&str]) -> Queue {
     q
 }
 
+/// Returns the number of index scans of a take.
+fn searches_of_take(q: &mut Queue, arguments: &str) -> i64 {
+    let take = format!("SELECT xqueue.take('{}'{arguments})", q.name);
+    Reads::of(&mut q.admin, &q.name, &take, "COMMIT").searches
+}
+
 /// Each tube has its candidates, and takes of candidates scan no index.
 #[test]
 fn takes_of_several_tubes_in_turn_are_all_read_ahead() {
     const TUBES: [&str; 3] = ["a", "b", "c"];
     let mut q = in_tubes(600, &TUBES);
-    let name = q.name.clone();
-    let searches = |c: &mut Client, rounds: usize| -> i64 {
-        let of_tube = |tube| {
-            let take = format!("SELECT xqueue.take('{name}', tube => '{tube}')");
-            Reads::of(c, &name, &take, "COMMIT").searches
-        };
-        (0..rounds).flat_map(|_| TUBES).map(of_tube).sum()
+    let mut searches = |rounds: usize| -> i64 {
+        let tubes = (0..rounds).flat_map(|_| TUBES);
+        tubes.map(|tube| searches_of_take(&mut q, &format!(", tube => '{tube}'"))).sum()
     };
-    searches(&mut q.admin, 2);
-    let more = searches(&mut q.admin, 15);
+    searches(2);
+    let more = searches(15);
     // Candidates are read again once a second.
     assert!(more < 20, "{more} searches for 45 takes");
     assert_eq!(q.counted()["taken"], json!(51));
@@ -244,18 +246,14 @@ fn tasks_whose_take_fails_in_the_middle_come_first_again() {
 fn priorities_without_tasks() {
     let mut q = Queue::with("ahead", COLUMNS, &json!({"features": {"priority": true}}));
     q.sql("INSERT INTO {q} (id, priority) SELECT n, n % 4 FROM generate_series(1, 4000) n");
-    let name = q.name.clone();
     for _ in 0..15 {
         assert_eq!(q.takes(200).len(), 200);
     }
-    let one = format!("SELECT xqueue.take('{name}')");
     // Only tasks of the last priority are left.
-    let mut searches = |takes: usize| -> i64 {
-        (0..takes).map(|_| Reads::of(&mut q.admin, &name, &one, "COMMIT").searches).sum()
-    };
-    searches(200);
+    let mut searches = || -> i64 { (0..200).map(|_| searches_of_take(&mut q, "")).sum() };
+    searches();
     // Candidates are read once a second, and a mark is raised occasionally.
-    let few = searches(200);
+    let few = searches();
     assert!(few < 100, "{few} searches for 200 takes");
     for priority in [2, 0, 1] {
         q.sql(&format!("INSERT INTO {{q}} (id, priority) VALUES ({priority} + 5000, {priority})"));

@@ -10,7 +10,7 @@ fn raised(features: &Value) -> Queue {
     q.sql("INSERT INTO {q} (id) SELECT 1000 + n FROM generate_series(1, 100) n");
     repeat_until("the mark is raised", || {
         drain(&mut q, enough_takes());
-        // `check` shows no marks of priorities.
+        // `check` shows no marks of priorities or sub-queues.
         *features != json!({}) || mark(&mut q, "mark") > Some(1001)
     });
     q
@@ -31,11 +31,17 @@ fn finds(q: &mut Queue, id: i64) {
 /// Nothing reads the table while the trigger is off. A transaction that deletes without its trigger hides no task.
 #[test]
 fn triggers_that_were_off_in_one_transaction() {
-    let mut q = raised(&json!({}));
-    q.sql(
+    let put =
         "BEGIN; ALTER TABLE {q} DISABLE TRIGGER xqueue_insert; INSERT INTO {q} (id) VALUES (5);
-         ALTER TABLE {q} ENABLE ALWAYS TRIGGER xqueue_insert; COMMIT",
-    );
+               ALTER TABLE {q} ENABLE ALWAYS TRIGGER xqueue_insert";
+    for features in [json!({}), json!({"priority": true}), json!({"utube": true})] {
+        let mut q = raised(&features);
+        q.sql(put);
+        assert_eq!(q.takes(1), [5], "{features}");
+        q.sql("ROLLBACK");
+    }
+    let mut q = raised(&json!({}));
+    q.sql(&format!("{put}; COMMIT"));
     finds(&mut q, 5);
     q.sql("INSERT INTO {q} (id) VALUES (4); BEGIN; ALTER TABLE {q} DISABLE TRIGGER xqueue_delete; DELETE FROM {q}");
     (0..enough_takes()).for_each(|_| drop(q.takes(1)));

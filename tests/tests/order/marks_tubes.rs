@@ -37,12 +37,8 @@ fn a_take_does_not_walk_over_what_was_there() {
 #[test]
 fn what_is_known_of_the_queue_is_known_of_its_tubes() {
     let mut t = Tubes::new(&json!({}));
-    let name = t.name.clone();
-    let many = t.enough as i32;
-    for count in std::iter::repeat_n(1, t.enough).chain([many; 4]) {
-        t.q.sql("BEGIN");
-        take(&mut t.q.admin, &name, "0", count);
-        t.q.sql("ROLLBACK");
+    for count in std::iter::repeat_n(1, t.enough).chain([t.enough; 4]) {
+        t.q.sql(&format!("BEGIN; SELECT xqueue.take('{{q}}', count => {count}); ROLLBACK"));
     }
     assert!(t.walked("b") < FEW);
     assert_eq!(t.walked("of no task") / FEW, 0);

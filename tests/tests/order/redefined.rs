@@ -72,22 +72,6 @@ fn kick_follows_the_new_order() {
     q.sql("ROLLBACK");
 }
 
-/// The trigger that reports inserted tasks was disabled when a task was put in front.
-#[test]
-fn a_task_put_beside_a_disabled_trigger_is_taken() {
-    for (features, tube) in
-        [(json!({}), ""), (json!({"priority": true}), ""), (json!({"utube": true}), TUBE)]
-    {
-        let mut q = worked_on(&features, tube);
-        q.sql(
-            "BEGIN; ALTER TABLE {q} DISABLE TRIGGER xqueue_insert; INSERT INTO {q} (a, b) VALUES (-5, 0);
-             ALTER TABLE {q} ENABLE ALWAYS TRIGGER xqueue_insert",
-        );
-        assert_eq!(takes(&mut q, tube), [401], "{features}");
-        q.sql("ROLLBACK");
-    }
-}
-
 /// Shared memory lists the sub-queues by the old column.
 #[test]
 fn subqueues_of_another_column_are_found() {
