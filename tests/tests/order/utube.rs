@@ -183,6 +183,9 @@ fn labels_may_be_of_any_type_that_can_be_hashed() {
         q.verify();
         q.sql("SELECT xqueue.ack('{q}', 1)");
         assert_eq!(q.takes(9), [2], "{column}");
+        q.sql("SELECT xqueue.ack('{q}', 3)");
+        let label = q.ask_one("SELECT to_jsonb(label::text) FROM {q} WHERE id = 4");
+        assert_eq!(take_from(&mut q, label.as_str().unwrap()), [4], "{column}");
     }
 }
 

@@ -198,11 +198,6 @@ impl State {
         }
     }
 
-    /// Returns whether a prepared transaction, or the worker's check for it, is in progress.
-    pub(super) fn is_unsettled(&self) -> bool {
-        self.prepared != Prepared::None || self.requested || self.worker != Worker::Idle
-    }
-
     /// Returns whether a commit that made a task ready has yet to report it.
     pub(super) fn is_untold(&self, key: usize) -> bool {
         let has_yet_to = |(transaction, _): &(Transaction, Raise)| match transaction {
@@ -214,7 +209,9 @@ impl State {
 
     pub(super) fn is_quiet(&self) -> bool {
         let is_idle = |process: &(Transaction, Raise)| *process == (Transaction::None, Raise::None);
-        self.processes.iter().all(is_idle) && !self.is_unsettled() && !self.recount
+        let is_settled =
+            self.prepared == Prepared::None && !self.requested && self.worker == Worker::Idle;
+        self.processes.iter().all(is_idle) && is_settled && !self.recount
     }
 }
 
