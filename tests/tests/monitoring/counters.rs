@@ -2,18 +2,16 @@
 
 use xqueue_tests::*;
 
-const ALL: [&str; 6] = ["R", "T", "W", "B", "Z", "D"];
-
 #[test]
 fn deep_nesting() {
     let mut q = Queue::new("count");
-    let mut sql = String::from("BEGIN;");
-    for n in 0..200 {
-        sql += &format!("SAVEPOINT s{n}; INSERT INTO {{q}} DEFAULT VALUES;");
-    }
-    sql +=
-        "ROLLBACK TO s150; RELEASE s100; ROLLBACK TO s50; INSERT INTO {q} DEFAULT VALUES; COMMIT";
-    q.sql(&sql);
+    let savepoints =
+        (0..200).map(|n| format!("SAVEPOINT s{n}; INSERT INTO {{q}} DEFAULT VALUES; "));
+    let savepoints: String = savepoints.collect();
+    q.sql(&format!(
+        "BEGIN; {savepoints} ROLLBACK TO s150; RELEASE s100; ROLLBACK TO s50;
+         INSERT INTO {{q}} DEFAULT VALUES; COMMIT"
+    ));
     q.assert_tasks(&[("ready", 51), ("total", 51)]);
 }
 
@@ -22,8 +20,8 @@ fn deep_nesting() {
 fn every_state_by_hand() {
     let mut q = Queue::new("count");
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 36)");
-    for from in ALL {
-        for to in ALL {
+    for from in LETTERS {
+        for to in LETTERS {
             q.sql(&format!(
                 "UPDATE {{q}} SET status = '{to}', runat = now() + interval '1 hour'
                  WHERE id = (SELECT min(id) FROM {{q}} WHERE status = '{from}')"
@@ -33,21 +31,23 @@ fn every_state_by_hand() {
     }
     q.sql("UPDATE {q} SET status = 'R', runat = NULL");
     q.assert_tasks(&[("ready", 36)]);
-    q.sql("DELETE FROM {q} WHERE id % 2 = 0");
-    q.assert_tasks(&[("ready", 18), ("total", 18)]);
 }
 
 /// Programs that write whole rows back do this, and so do subscribers of logical replication.
 #[test]
-fn an_update_that_sets_the_key_too() {
-    let mut q = Queue::new("count");
+fn an_update_that_sets_the_key_or_the_priority_too() {
+    let options = json!({"features": {"buried": true, "priority": true}});
+    let mut q = Queue::with("count", COLUMNS, &options);
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 5)");
     q.assert_tasks(&[("ready", 5)]);
     q.sql("UPDATE {q} SET id = id, status = 'B' WHERE id <= 2");
     q.sql("UPDATE {q} SET id = id + 10, status = 'D' WHERE id = 3");
     q.sql("UPDATE {q} SET id = id + 10 WHERE id = 4");
-    q.assert_tasks(&[("ready", 2), ("buried", 2), ("done", 1), ("total", 5)]);
-    assert_eq!((q.transition("R-B"), q.transition("R-D")), (2, 1));
+    q.sql("UPDATE {q} SET priority = 5, status = 'B' WHERE id = 5");
+    q.sql("SELECT xqueue.take('{q}')");
+    q.sql("SELECT xqueue.release('{q}', 14, update => '{\"priority\": 7}')");
+    q.assert_tasks(&[("ready", 1), ("taken", 0), ("buried", 3), ("done", 1), ("total", 5)]);
+    assert_eq!(["R-B", "R-D", "T-R"].map(|name| q.transition(name)), [3, 1, 1]);
 }
 
 /// A take that was rolled back to a savepoint does not keep a transaction from being prepared.
@@ -62,27 +62,89 @@ fn a_take_that_is_undone_may_be_prepared() {
 
 #[test]
 fn an_upgrade_that_is_rolled_back() {
-    let mut q = Queue::adopt(&database(), &unique("count"));
-    q.sql("CREATE TABLE {q} (id int PRIMARY KEY); INSERT INTO {q} SELECT generate_series(1, 20)");
-    let columns = "SELECT count(*) FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped AND attrelid = $1::text::regclass";
-    let name = q.name.clone();
+    let create =
+        "CREATE TABLE {q} (id int PRIMARY KEY); INSERT INTO {q} SELECT generate_series(1, 20)";
+    let mut q = Queue::table("count", create);
     q.sql(
         "BEGIN; SELECT xqueue.upgrade('{q}'); SELECT xqueue.put('{q}', '{\"id\": 50}'); ROLLBACK",
     );
-    assert_eq!(scalar::<i64>(&mut q.admin, columns, &[&name]), 1);
-    expect_error(&mut q.admin, &format!("SELECT xqueue.take('{name}')"), "55000", "is not a queue");
+    assert_eq!(q.ask_one("SELECT to_jsonb(t) FROM {q} t WHERE id = 1"), json!({"id": 1}));
+    q.fails("SELECT xqueue.take('{q}')", "55000", "is not a queue");
     q.sql("BEGIN; SELECT xqueue.upgrade('{q}'); INSERT INTO {q} (id) VALUES (21); SELECT xqueue.take('{q}'); COMMIT");
     q.assert_tasks(&[("ready", 20), ("taken", 1), ("total", 21)]);
 }
 
+/// Puts a task in a serializable transaction that has read the table, and prepares it. Its predicate locks outlive it
+/// while overlapping transactions are open.
+fn prepare_put(q: &mut Queue) {
+    q.sql(
+        "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT count(*) FROM {q};
+         SELECT xqueue.put('{q}', '{}'); PREPARE TRANSACTION '{q}'",
+    );
+    assert_eq!(q.stats()["exact"], json!(false));
+}
+
+/// The counters and the capacity do not wait for overlapping transactions.
 #[test]
-fn an_update_that_sets_the_priority_too() {
-    let options = json!({"features": {"buried": true, "priority": true}});
-    let mut q = Queue::with("count", COLUMNS, &options);
-    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 2)");
-    q.sql("UPDATE {q} SET priority = 5, status = 'B' WHERE id = 1");
-    q.sql("SELECT xqueue.take('{q}')");
-    q.sql("SELECT xqueue.release('{q}', 2, update => '{\"priority\": 7}')");
-    assert_eq!((q.transition("R-B"), q.transition("T-R")), (1, 1));
-    q.assert_tasks(&[("ready", 1), ("taken", 0), ("buried", 1)]);
+fn a_prepared_transaction_with_predicate_locks() {
+    let mut q = Queue::limited("serializable", 3, 1);
+    let mut overlapping = q.client();
+    q.run(&mut overlapping, "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT count(*) FROM {q}");
+    for (end, total) in [("ROLLBACK", 1), ("COMMIT", 2)] {
+        prepare_put(&mut q);
+        q.sql(&format!("{end} PREPARED '{{q}}'"));
+        q.assert_tasks(&[("total", total)]);
+    }
+    let stays = "SELECT to_jsonb(count(*) > 0) FROM pg_locks
+                 WHERE relation = '{q}'::regclass AND pid IS NULL AND mode = 'SIReadLock'";
+    assert_eq!(q.ask_one(stays), json!(true), "the predicate lock of an ended transaction");
+    assert_eq!(q.puts(1), 1, "2 tasks, and room for 3");
+    assert_eq!(q.puts(1), 0);
+    q.drain(1);
+    assert_eq!(q.puts(1), 1);
+}
+
+#[test]
+fn a_prepared_transaction_beside_one_that_has_only_read() {
+    let mut q = Queue::new("serializable");
+    q.sql("SELECT xqueue.put('{q}', '{}')");
+    q.sql(
+        "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT count(*) FROM {q}; SELECT FROM {q} FOR KEY SHARE;
+         PREPARE TRANSACTION '{q}_reads'",
+    );
+    prepare_put(&mut q);
+    q.sql("COMMIT PREPARED '{q}'");
+    q.assert_tasks(&[("ready", 2), ("total", 2)]);
+    q.sql("COMMIT PREPARED '{q}_reads'");
+}
+
+#[test]
+fn one_of_two_prepared_transactions_that_have_changed_the_table() {
+    let mut q = Queue::new("serializable");
+    q.sql("BEGIN; SELECT xqueue.put('{q}', '{}'); PREPARE TRANSACTION '{q}_first'");
+    prepare_put(&mut q);
+    q.sql("COMMIT PREPARED '{q}'");
+    q.wait_for("ready", 1);
+    assert_eq!(q.stats()["exact"], json!(false));
+    q.sql("COMMIT PREPARED '{q}_first'");
+    q.assert_tasks(&[("ready", 2), ("total", 2)]);
+}
+
+/// A prepared transaction that is resolved is counted again. The recount does not wait for an open writer, and stays
+/// right when that commits.
+#[test]
+fn a_recount_beside_an_open_writer() {
+    let mut q = Queue::new("recount");
+    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 20000)");
+    let mut open = q.client();
+    q.run(
+        &mut open,
+        "BEGIN; INSERT INTO {q} (status) VALUES ('B'); DELETE FROM {q} WHERE id <= 10",
+    );
+    prepare_put(&mut q);
+    q.sql("COMMIT PREPARED '{q}'");
+    q.sql("SET lock_timeout = '5s'; INSERT INTO {q} (status) VALUES ('D')");
+    q.assert_tasks(&[("ready", 20001), ("done", 1), ("buried", 0)]);
+    open.run("COMMIT");
+    q.assert_tasks(&[("ready", 19991), ("done", 1), ("buried", 1)]);
 }

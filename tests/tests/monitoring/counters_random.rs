@@ -1,4 +1,5 @@
-//! Many random writers run, and in the end the counters equal the table's contents. XQUEUE_SEED repeats a run.
+//! Many random writers run, and in the end the counters of the queue and of its tubes equal the table's contents.
+//! XQUEUE_SEED repeats a run.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,13 +7,18 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use xqueue_tests::*;
 
+use crate::tube_stats::assert_tubes_exact;
+
 /// Returns one or a few statements that change the table in some way. Only a deadlock can make a statement fail.
 fn change(random: &mut StdRng, q: &str, depth: u32) -> Vec<String> {
     let n = random.random_range(1..6);
     let status = ["R", "R", "R", "B", "D", "Z"][random.random_range(0..6)];
+    let tube = ["a", "b", "c"][random.random_range(0..3)];
     let one = match random.random_range(0..if depth < 3 { 17 } else { 13 }) {
-        0 | 1 => format!("INSERT INTO {q} (status) SELECT '{status}' FROM generate_series(1, {n})"),
-        2 | 3 => format!("SELECT xqueue.put('{q}', (SELECT jsonb_agg('{{}}'::jsonb) FROM generate_series(1, {n})))"),
+        0 | 1 => format!("INSERT INTO {q} (status, tube) SELECT '{status}', '{tube}' FROM generate_series(1, {n})"),
+        2 | 3 => format!(
+            "SELECT xqueue.put('{q}', (SELECT jsonb_agg('{{}}'::jsonb) FROM generate_series(1, {n})), tube => '{tube}')"
+        ),
         4 => format!("SELECT xqueue.put('{q}', '{{}}', '{} milliseconds')", random.random_range(1..50)),
         5 => format!(
             "UPDATE {q} SET status = '{status}' WHERE id IN
@@ -21,7 +27,7 @@ fn change(random: &mut StdRng, q: &str, depth: u32) -> Vec<String> {
         6 => format!(
             "DELETE FROM {q} WHERE id IN (SELECT id FROM {q} ORDER BY random() LIMIT {n} FOR UPDATE SKIP LOCKED)"
         ),
-        7 => format!("UPDATE {q} SET payload = '1' WHERE id = (SELECT max(id) FROM {q})"),
+        7 => format!("UPDATE {q} SET tube = '{tube}' WHERE id = (SELECT max(id) FROM {q})"),
         8 | 9 => format!("SELECT xqueue.take('{q}', '0', {n})"),
         10 => some_mine(q, "ack"),
         11 => some_mine(q, "release"),
@@ -82,7 +88,8 @@ fn writer(mut c: Client, q: &str, seed: u64) {
 #[test]
 fn eight_writers() {
     let seed = seed();
-    let mut q = Queue::new("random");
+    let options = json!({"features": {"delayed": true}, "tube_stats": ["a", "b"]});
+    let mut q = Queue::with("random", COLUMNS, &options);
     let running = AtomicBool::new(true);
     let name = q.name.clone();
     std::thread::scope(|scope| {
@@ -92,7 +99,7 @@ fn eight_writers() {
                 scope.spawn(move || writer(c, name, seed.wrapping_add(n)))
             })
             .collect();
-        // The hot reload of definitions, the check and the statistics run all the time, and each must finish.
+        // Other lists of counted tubes, the check and the statistics come all the time, and each must finish.
         let mut watcher = q.client();
         let (running, name) = (&running, &name);
         scope.spawn(move || {
@@ -100,8 +107,12 @@ fn eight_writers() {
             while running.load(Ordering::Relaxed) {
                 let _stats: Value = scalar(&mut watcher, "SELECT xqueue.stats($1::text)", &[name]);
                 let _check: Value = scalar(&mut watcher, "SELECT xqueue.check($1::text)", &[name]);
-                if let Err(e) = try_sql(&mut watcher, &format!("SELECT xqueue.upgrade('{name}')")) {
-                    assert_eq!(code(&e), "40P01", "{e:?}");
+                for tubes in [json!(["b", "c", "a"]), json!(["a", "b"])] {
+                    let upgrade =
+                        format!(r#"SELECT xqueue.upgrade('{name}', '{{"tube_stats": {tubes}}}')"#);
+                    if let Err(e) = try_sql(&mut watcher, &upgrade) {
+                        assert_eq!(code(&e), "40P01", "{e:?}");
+                    }
                 }
             }
         });
@@ -112,63 +123,9 @@ fn eight_writers() {
         }
     });
     q.wait_for("taken", 0);
-    q.assert_exact();
+    q.wait_for("waiting", 0);
+    assert_tubes_exact(&mut q, &["a", "b"]);
     for call in ["put", "take", "ack", "release"] {
         assert!(q.calls(call) > 0, "no {call} has come about");
     }
-}
-
-#[test]
-fn takers_putters_and_dying_sessions() {
-    let seed = seed();
-    let mut q = Queue::new("random_takers");
-    let name = q.name.clone();
-    std::thread::scope(|scope| {
-        for n in 0..6 {
-            let (db, name) = (database(), &name);
-            scope.spawn(move || {
-                let mut random = StdRng::seed_from_u64(seed.wrapping_add(n));
-                for _ in 0..12 {
-                    let mut c = connect_to(&db);
-                    for _ in 0..random.random_range(1..20) {
-                        put(&mut c, name, 1);
-                        let tasks = ids(&take(&mut c, name, "0", random.random_range(1..4)));
-                        for id in tasks {
-                            match random.random_range(0..4) {
-                                0 => drop(release(&mut c, name, id)),
-                                1 => {}
-                                _ => drop(ack(&mut c, name, id)),
-                            }
-                        }
-                    }
-                }
-            });
-        }
-    });
-    q.wait_for("taken", 0);
-    q.assert_exact();
-    let (put, acked) = (q.calls("put"), q.calls("ack"));
-    q.assert_tasks(&[("ready", put - acked), ("total", put - acked)]);
-    let (taken, released, ended) = (q.calls("take"), q.calls("release"), q.calls("session"));
-    assert_eq!(taken, acked + released + ended, "every take came to one end");
-}
-
-/// A recount while a writer is open: it does not wait for the writer, and stays right when the writer commits.
-#[test]
-fn a_recount_blocks_nothing() {
-    let mut q = Queue::new("recount");
-    let (name, gid) = (q.name.clone(), q.name.clone());
-    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 20000)");
-    let mut open = q.client();
-    open.batch_execute(&format!(
-        "BEGIN; INSERT INTO {name} (status) VALUES ('B'); DELETE FROM {name} WHERE id <= 10"
-    ))
-    .unwrap();
-    // A prepared transaction that is resolved is counted again.
-    q.sql(&format!("BEGIN; SELECT xqueue.put('{{q}}', '{{}}'); PREPARE TRANSACTION '{gid}'"));
-    q.sql(&format!("COMMIT PREPARED '{gid}'"));
-    q.sql("SET lock_timeout = '5s'; INSERT INTO {q} (status) VALUES ('D')");
-    q.assert_tasks(&[("ready", 20001), ("done", 1), ("buried", 0)]);
-    open.batch_execute("COMMIT").unwrap();
-    q.assert_tasks(&[("ready", 19991), ("done", 1), ("buried", 1)]);
 }

@@ -8,7 +8,6 @@ mod graphite;
 mod latency;
 mod many_queues;
 mod memory;
-mod prepared_serializable;
 mod shared_memory;
 mod tube_stats;
 mod untold;
