@@ -6,10 +6,10 @@ use xqueue_tests::*;
 fn the_state_before_and_after_the_extension_is_there() {
     let database = Database::empty("state");
     let mut c = database.client();
-    c.batch_execute("BEGIN; CREATE EXTENSION xqueue").unwrap();
+    c.run("BEGIN; CREATE EXTENSION xqueue");
     // The worker that came to inspect the new database leaves first.
     wait_until("nobody has asked for a worker", || state(&mut c) == "INIT");
-    c.batch_execute("COMMIT").unwrap();
+    c.run("COMMIT");
     wait_running(&mut c);
 }
 
@@ -18,14 +18,14 @@ fn a_worker_that_cannot_read_the_list_of_queues_is_starting() {
     let database = Database::new("state");
     let (mut c, mut blocker) = (database.client(), database.client());
     wait_running(&mut c);
-    blocker.batch_execute("BEGIN; LOCK TABLE xqueue.queue IN ACCESS EXCLUSIVE MODE").unwrap();
+    blocker.run("BEGIN; LOCK TABLE xqueue.queue IN ACCESS EXCLUSIVE MODE");
     let first = workers(&mut c, "xqueue worker");
     end_worker(&mut c);
     wait_until("another worker is there", || {
         workers(&mut c, "xqueue worker").iter().any(|pid| !first.contains(pid))
     });
     assert_eq!(state(&mut c), "STARTUP");
-    blocker.batch_execute("ROLLBACK").unwrap();
+    blocker.run("ROLLBACK");
     wait_running(&mut c);
 }
 
@@ -45,18 +45,13 @@ fn a_database_that_is_needed_exclusively() {
     database.sql(&format!("DROP DATABASE IF EXISTS {copy}"));
 }
 
-/// tests/tests/faults/standby.rs has the calls that are refused.
+/// tests/tests/faults/standby.rs has the calls that are refused, and other calls that are not.
 #[test]
-fn a_session_that_may_only_read_can_look_and_wait() {
-    let q = Queue::new("reader");
-    let mut reader = q.client();
-    reader.batch_execute("SET default_transaction_read_only = on").unwrap();
-    for call in
-        ["peek('{q}', 1)", "stats('{q}')", "check('{q}')", "upgrade('{q}')", "wait('{q}', 3)"]
-    {
-        let call = format!("SELECT xqueue.{}", call.replace("{q}", &q.name));
-        reader.batch_execute(&call).unwrap_or_else(|error| panic!("{call}: {error:?}"));
-    }
+fn a_session_that_may_only_read_can_wait() {
+    let mut q = Queue::new("reader");
+    q.sql("SET default_transaction_read_only = on");
+    q.sql("SELECT xqueue.wait('{q}', 3)");
+    q.sql("RESET default_transaction_read_only");
 }
 
 /// Creates a queue with features for every state.
@@ -72,18 +67,17 @@ fn in_state(q: &mut Queue, status: &str, more: &str) -> Vec<i64> {
     ids(&tasks)
 }
 
+/// administration.sql has counts and errors.
 #[test]
 fn tasks_come_in_the_order_in_which_they_leave_their_state() {
     let mut q = every_state("by_state");
     q.sql("SELECT xqueue.put('{q}', jsonb_build_object('id', 10 - i, 'priority', i % 2)) FROM generate_series(1, 6) AS i");
     assert_eq!(in_state(&mut q, "R", ""), [4, 6, 8, 5, 7, 9]);
-    assert_eq!(in_state(&mut q, "ready", ", 2"), [4, 6]);
     assert_eq!(in_state(&mut q, "R", ", count => 0"), [0i64; 0]);
     // Ordered by the end of the delay, tasks without one last.
     q.sql("SELECT xqueue.switch('{q}', id, 'W', make_interval(hours => 10 - id::int)) FROM {q} WHERE id IN (5, 7, 9)");
     q.sql("UPDATE {q} SET runat = NULL WHERE id = 9");
     assert_eq!(in_state(&mut q, "waiting", ""), [7, 5, 9]);
-    assert_eq!(in_state(&mut q, "W", ", 1"), [7]);
     // The first two tasks have a time to run, the third has no time to run.
     q.sql("SELECT xqueue.take('{q}', ttr => '2 h'); SELECT xqueue.take('{q}', ttr => '1 h'); SELECT xqueue.take('{q}')");
     assert_eq!(in_state(&mut q, "T", ""), [6, 4, 8]);
@@ -91,7 +85,6 @@ fn tasks_come_in_the_order_in_which_they_leave_their_state() {
     assert_eq!(in_state(&mut q, "buried", ""), [6, 8]);
     q.sql("SELECT xqueue.ack('{q}', 4, delay => '1 h'); SELECT xqueue.switch('{q}', 8, 'Z', '10 min')");
     assert_eq!(in_state(&mut q, "Z", ""), [8, 4]);
-    assert_eq!(in_state(&mut q, "D", ""), [0i64; 0]);
     q.sql("UPDATE {q} SET runat = now() + '1 h' WHERE id = 9");
 }
 
@@ -107,95 +100,89 @@ fn the_next_waiting_task_is_found_by_its_index() {
     assert_eq!(in_state(&mut q, "W", ", 1"), [1]);
 }
 
+/// administration.sql has the other facts.
 #[test]
 fn what_is_known_of_a_task() {
     let mut q = every_state("facts");
-    q.sql("SELECT xqueue.put('{q}', '{\"n\": 1}', ttl => '2 h', priority => 3, tube => 'a')");
+    q.sql("SELECT xqueue.put('{q}', '{\"n\": 1}', ttl => '2 h', tube => 'a')");
     let ready = q.ask_one("SELECT xqueue.stats('{q}', 1)");
-    assert_eq!(ready["state"], "ready");
-    assert_eq!(ready["key"], json!({"id": 1}));
-    assert_eq!((&ready["priority"], &ready["tube"]), (&json!(3), &json!("a")));
-    assert_eq!(ready["attempts"], 0);
+    assert_eq!(ready["tube"], "a");
     assert!(ready.get("time_left").is_none() && ready.get("session").is_none(), "{ready}");
     assert!(ready["life_left"].as_f64().is_some_and(|left| left > 7000.0 && left <= 7200.0));
     q.sql("SELECT xqueue.take('{q}', ttr => '1 h')");
     let taken = q.ask_one("SELECT xqueue.stats(NULL::{q}, 1)");
-    let me = pid(&mut q.admin);
-    assert_eq!((&taken["state"], &taken["pid"]), (&json!("taken"), &json!(me)));
+    assert_eq!(taken["pid"], json!(pid(&mut q.admin)));
     assert_eq!(taken["session"], q.ask_one("SELECT to_jsonb(xqueue.identify())"));
-    assert_eq!(taken["attempts"], 1);
     assert!(taken["time_left"].as_f64().is_some_and(|left| left > 3500.0 && left <= 3600.0));
-    assert_eq!(q.ask("SELECT xqueue.stats('{q}', ARRAY[1, 99])").len(), 1);
-    assert!(q.ask("SELECT xqueue.stats('{q}', 99)").is_empty());
 }
 
 #[test]
-fn the_age_of_a_task_whose_key_is_an_instant() {
-    let columns = "id bigint PRIMARY KEY, n int";
-    let mut q = Queue::with("age", columns, &json!({"features": {"id": "time64"}}));
+fn the_times_to_run_of_a_task_and_of_the_queue() {
+    let mut q = Queue::with("facts", COLUMNS, &json!({"features": {"ttr": 60}}));
+    q.sql("SELECT xqueue.put('{q}', '{}'); SELECT xqueue.put('{q}', '{}', ttr => '90 seconds')");
+    for (ttr, of_tasks) in [
+        (None, json!([60.0, 90.0])),
+        (Some(true), json!([null, 90.0])),
+        (Some(false), json!([null, null])),
+    ] {
+        if let Some(ttr) = ttr {
+            q.upgrade(&json!({"features": {"ttr": ttr}}));
+        }
+        let stats = "SELECT jsonb_agg(s->'ttr' ORDER BY id) FROM {q}, xqueue.stats('{q}', id) s";
+        assert_eq!(q.ask_one(stats), of_tasks);
+    }
+}
+
+/// The age is known if the key is an instant.
+#[test]
+fn instants_long_ago() {
+    let features = json!({"delayed": true, "id": "time64"});
+    let mut q = Queue::with("age", "id bigint PRIMARY KEY", &json!({ "features": features }));
     q.sql("SELECT xqueue.put('{q}', '{}')");
     q.sql("INSERT INTO {q} (id) VALUES ((extract(epoch FROM clock_timestamp() - '1 h'::interval) * 1000000)::bigint)");
-    let ages = q.ask("SELECT xqueue.stats('{q}', id) FROM {q} ORDER BY id");
-    let ages: Vec<f64> = ages.iter().map(|task| task["age"].as_f64().expect("an age")).collect();
-    assert!(ages[0] >= 3600.0 && ages[1] < 3600.0, "{ages:?}");
-}
-
-#[test]
-fn an_instant_that_has_always_been() {
-    let columns = "id bigint PRIMARY KEY";
-    let mut q = Queue::with("always", columns, &json!({"features": {"delayed": true}}));
-    q.sql("INSERT INTO {q} VALUES (1)");
     q.sql("UPDATE {q} SET runat = '-infinity'");
-    let task = q.ask_one("SELECT xqueue.stats('{q}', 1)");
-    assert_eq!((&task["state"], &task["time_left"]), (&json!("ready"), &Value::Null));
+    let tasks = q.ask("SELECT xqueue.stats('{q}', id) FROM {q} ORDER BY id");
+    let ages: Vec<f64> = tasks.iter().map(|task| task["age"].as_f64().expect("an age")).collect();
+    assert!(ages[0] >= 3600.0 && ages[1] < 3600.0, "{ages:?}");
+    for task in tasks {
+        assert_eq!((&task["state"], &task["time_left"]), (&json!("ready"), &Value::Null));
+    }
 }
 
+/// administration.sql has the states and attempts afterwards.
 #[test]
 fn all_tasks_come_back_from_each_session() {
     let mut q = every_state("release_all");
-    let name = q.name.clone();
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 6)");
     let mut other = q.client();
-    assert_eq!(take(&mut other, &name, "0", 3).len(), 3);
-    assert_eq!(take(&mut q.admin, &name, "0", 2).len(), 2);
+    assert_eq!(take(&mut other, &q.name, "0", 3).len(), 3);
+    assert_eq!(q.takes(2).len(), 2);
     // Tasks that their owner is about to ack are skipped.
-    other.batch_execute("BEGIN").unwrap();
-    assert_eq!(ack(&mut other, &name, 1).len(), 1);
-    assert_eq!(scalar::<i32>(&mut q.admin, "SELECT xqueue.release_all($1::text)", &[&name]), 4);
-    other.batch_execute("COMMIT").unwrap();
+    other.run("BEGIN");
+    assert_eq!(ack(&mut other, &q.name, 1).len(), 1);
+    assert_eq!(q.ask_one("SELECT to_jsonb(xqueue.release_all('{q}'))"), 4);
+    other.run("COMMIT");
     q.assert_tasks(&[("ready", 5), ("taken", 0)]);
-    assert_eq!(q.calls("snatch"), 4);
-    assert_eq!(q.calls("release"), 0);
-    let late = format!("SELECT xqueue.ack('{name}', 2)");
-    expect_error(&mut other, &late, "55000", "not taken by anybody");
-    assert!(q.holds(2, "attempts = 0 AND owner IS NULL AND runat IS NULL"));
-    assert_eq!(q.ask_one("SELECT to_jsonb(xqueue.release_all(NULL::{q}))"), 0);
+    assert_eq!((q.calls("snatch"), q.calls("release")), (4, 0));
 }
 
+/// administration.sql has the numbers before and after. privilege_matrix.rs has who may reset those of one queue.
 #[test]
 fn statistics_begin_anew() {
-    let columns = "id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, tube text";
-    let options = json!({"fields": {"tube": "tube"}, "tube_stats": ["a"]});
-    let mut q = Queue::with("reset", columns, &options);
+    let mut q = Queue::with("reset", COLUMNS, &json!({"tube_stats": ["a"]}));
     q.sql("SELECT xqueue.put('{q}', '[{}, {}]', tube => 'a'); SELECT xqueue.take('{q}')");
     let before = q.stats();
-    assert_eq!((&before["calls"]["put"], &before["transitions"]["X-R"]), (&json!(2), &json!(2)));
+    // A role that owns no queue resets none.
     let role = Role::create();
     q.sql(&format!("GRANT SELECT, UPDATE ON {{q}} TO {}", role.name));
-    let name = q.name.clone();
-    let mut stranger = role.client();
-    let reset = format!("SELECT xqueue.stats_reset('{name}')");
-    expect_error(&mut stranger, &reset, "42501", "must be owner");
-    // It resets all queues of the role, and this role owns no queue.
-    stranger.batch_execute("SELECT xqueue.stats_reset()").unwrap();
+    role.client().run("SELECT xqueue.stats_reset()");
     assert_eq!(q.calls("put"), 2);
     q.sql("SELECT xqueue.stats_reset('{q}')");
     let after = q.stats();
-    assert_eq!(after["tasks"], before["tasks"]);
-    assert_eq!(after["calls"]["put"], 0);
-    assert_eq!(after["transitions"], json!({}));
-    assert_eq!(after["tubes"]["a"]["transitions"], json!({}));
-    assert_eq!(after["tubes"]["a"]["tasks"], before["tubes"]["a"]["tasks"]);
+    assert_eq!((&after["tasks"], &after["calls"]["put"]), (&before["tasks"], &json!(0)));
+    let tube = |stats: &Value, what: &str| stats["tubes"]["a"][what].clone();
+    assert_eq!(tube(&after, "transitions"), json!({}));
+    assert_eq!(tube(&after, "tasks"), tube(&before, "tasks"));
     q.sql("SELECT xqueue.ack('{q}', 1)");
     assert_eq!(q.calls("ack"), 1);
     q.sql("SELECT xqueue.stats_reset(NULL::{q})");

@@ -4,7 +4,7 @@
 use xqueue_tests::*;
 
 /// Queries that succeed under any lock. The queries of all views succeed, too.
-const LOOKS: &[&str] = &[
+const LOOKS: [&str; 6] = [
     "SELECT xqueue.stats()",
     "SELECT xqueue.stats('{q}')",
     "SELECT xqueue.metrics()",
@@ -14,7 +14,7 @@ const LOOKS: &[&str] = &[
 ];
 
 /// Queries that succeed, or fail because the queue is busy.
-const REFUSED: &[&str] = &[
+const REFUSED: [&str; 3] = [
     "SELECT xqueue.stats('{q}', '1')",
     "SELECT xqueue.upgrade('{q}', '{}', true)",
     r#"SELECT xqueue.upgrade('{q}', '{"features": {"buried": false}, "convert": {"B": "R"}}', true)"#,
@@ -22,29 +22,33 @@ const REFUSED: &[&str] = &[
 
 /// Statements of the other session, and whether they get in a monitor's way.
 fn locks(q: &mut Queue) -> Vec<(String, bool)> {
-    let sql = "SELECT 'ALTER INDEX ' || indexrelid::regclass || ' SET TABLESPACE pg_default' \
-               FROM pg_index WHERE indrelid = $1::text::regclass";
-    let indexes = q.admin.query(sql, &[&q.name]).unwrap();
-    assert!(indexes.len() > 3, "{indexes:?}");
-    let mut locks: Vec<(String, bool)> = indexes.iter().map(|index| (index.get(0), true)).collect();
-    let toast: String = scalar(
-        &mut q.admin,
-        "SELECT indexrelid::regclass::text FROM pg_index i JOIN pg_class c ON i.indrelid = c.reltoastrelid \
-         WHERE c.oid = $1::text::regclass",
-        &[&q.name],
-    );
-    locks.extend([
-        (format!("REINDEX INDEX {toast}"), true),
-        ("LOCK TABLE {q} IN ACCESS EXCLUSIVE MODE".to_string(), true),
-        ("ALTER TABLE {q} ALTER id SET DEFAULT 1".to_string(), true),
-        ("ALTER SEQUENCE {q}_id_seq RESTART WITH 100".to_string(), false),
-        ("SELECT xqueue.check('{q}')".to_string(), false),
-    ]);
-    locks
+    let indexes =
+        "SELECT to_jsonb(indexrelid::regclass::text) FROM pg_index WHERE indrelid = '{q}'::regclass
+                   OR indrelid = (SELECT reltoastrelid FROM pg_class WHERE oid = '{q}'::regclass)";
+    let indexes = q.ask(indexes);
+    assert!(indexes.len() > 4, "{indexes:?}");
+    let lock = |index: &Value| match index.as_str().expect("a name") {
+        toast if toast.starts_with("pg_toast") => (format!("REINDEX INDEX {toast}"), true),
+        index => (format!("ALTER INDEX {index} SET TABLESPACE pg_default"), true),
+    };
+    let others = [
+        ("LOCK TABLE {q} IN ACCESS EXCLUSIVE MODE", true),
+        ("ALTER TABLE {q} ALTER id SET DEFAULT 1", true),
+        ("ALTER SEQUENCE {q}_id_seq RESTART WITH 100", false),
+        ("SELECT xqueue.check('{q}')", false),
+    ];
+    let others = others.map(|(lock, is_in_the_way)| (lock.to_owned(), is_in_the_way));
+    indexes.iter().map(lock).chain(others).collect()
 }
 
-/// Returns true if the query succeeds, false if it fails because the queue is busy. The server cancels a query that
-/// waits.
+/// Opens a connection whose queries the server cancels if they wait.
+fn hasty(q: &Queue) -> Client {
+    let mut c = q.client();
+    c.run("SET statement_timeout = '20s'");
+    c
+}
+
+/// Returns true if the query succeeds, false if it fails because the queue is busy.
 #[track_caller]
 fn shows(c: &mut Client, q: &Queue, sql: &str) -> bool {
     match c.query(&sql.replace("{q}", &q.name), &[]) {
@@ -71,18 +75,15 @@ fn a_monitor_waits_for_no_lock() {
     // A value that is stored in the TOAST table.
     q.sql("INSERT INTO {q} (id, tube) SELECT n, repeat(md5(n::text), 100) FROM generate_series(1, 4) n");
     q.sql("SELECT xqueue.take('{q}', '0')");
-    let (mut holder, mut known) = (q.client(), q.client());
+    let (mut holder, mut known) = (q.client(), hasty(&q));
     let views = "SELECT array_agg('SELECT * FROM xqueue.' || viewname) FROM pg_views WHERE schemaname = 'xqueue'";
     let views: Vec<String> = scalar(&mut q.admin, views, &[]);
-    known.batch_execute("SET statement_timeout = '20s'").unwrap();
     for (lock, is_in_the_way) in locks(&mut q) {
-        let lock = lock.replace("{q}", &q.name);
         // One connection has used the queue before, the other has not.
-        let mut fresh = q.client();
-        fresh.batch_execute("SET statement_timeout = '20s'").unwrap();
-        holder.batch_execute(&format!("BEGIN; {lock}")).unwrap();
+        let mut fresh = hasty(&q);
+        q.run(&mut holder, &format!("BEGIN; {lock}"));
         for c in [&mut known, &mut fresh] {
-            for sql in LOOKS.iter().copied().chain(views.iter().map(String::as_str)) {
+            for sql in LOOKS.into_iter().chain(views.iter().map(String::as_str)) {
                 assert!(shows(c, &q, sql), "{lock}: {sql}");
             }
             for sql in REFUSED {
@@ -95,7 +96,7 @@ fn a_monitor_waits_for_no_lock() {
             let problem = check["problems"][0].as_str().unwrap_or_default();
             assert_eq!(problem.starts_with("busy"), is_in_the_way, "{lock}: {check}");
         }
-        holder.batch_execute("ROLLBACK").unwrap();
+        holder.run("ROLLBACK");
         assert_eq!(error_shown(&mut known, &q), None, "{lock}");
     }
     q.assert_exact();

@@ -2,10 +2,15 @@
 
 use xqueue_tests::*;
 
+/// Returns columns of the view of queues.
+fn shown(q: &mut Queue, columns: &str) -> Value {
+    let columns = format!("jsonb_build_array({columns})");
+    q.ask_one(&format!("SELECT {columns} FROM xqueue.queues WHERE queue = '{{q}}'::regclass"))
+}
+
 /// Returns how long the oldest task has been ready, in seconds.
 fn oldest(q: &mut Queue) -> Option<f64> {
-    let sql = "SELECT extract(epoch FROM oldest_ready)::float8 FROM xqueue.queues WHERE queue = $1::text::regclass";
-    scalar(&mut q.admin, sql, &[&q.name])
+    shown(q, "extract(epoch FROM oldest_ready)")[0].as_f64()
 }
 
 #[track_caller]
@@ -40,9 +45,7 @@ fn the_oldest_task_has_an_age() {
 
 #[test]
 fn of_each_priority_the_first_is_looked_at() {
-    let priority = json!({"features": {"priority": true}});
-    let mut q =
-        Queue::with("latency", "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY", &priority);
+    let mut q = Queue::with("latency", COLUMNS, &json!({"features": {"priority": true}}));
     q.sql("SELECT xqueue.put('{q}', '{}', priority => 9)");
     wait_for_age(&mut q, 0.3);
     // Enough takes for the marks of the priorities to exist.
@@ -55,46 +58,32 @@ fn of_each_priority_the_first_is_looked_at() {
 
 #[test]
 fn a_subqueue_that_nobody_serves_has_an_age() {
-    let mut q = Queue::with(
-        "latency",
-        "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
-        &json!({"features": {"tube": true, "utube": true}}),
-    );
+    let mut q = Queue::with("latency", COLUMNS, &json!({"features": {"utube": true}}));
     q.sql("SELECT xqueue.put('{q}', '{}', tube => 'a')");
     wait_for_age(&mut q, 0.1);
 }
 
 #[test]
 fn waits_and_works_are_measured_by_every_path() {
-    let paths = [
-        ("directly", "", "count => 1"),
-        ("in a fixed snapshot", "BEGIN ISOLATION LEVEL REPEATABLE READ", "count => 1"),
-        ("in one statement", "", "count => 100"),
-    ];
-    for (path, begin, count) in paths {
+    let repeatable_read = "BEGIN ISOLATION LEVEL REPEATABLE READ";
+    for (begin, tasks, commit) in [("", 1, ""), (repeatable_read, 1, "COMMIT"), ("", 100, "")] {
         let mut q = Queue::new("latency");
         let mut c = q.client();
-        let tasks = if count.ends_with("100") { 100 } else { 1 };
         q.sql(&format!(
             "SELECT xqueue.put('{{q}}', jsonb_agg('{{}}'::jsonb)) FROM generate_series(1, {tasks})"
         ));
         wait_for_age(&mut q, 0.1);
-        let commit = if begin.is_empty() { "" } else { "COMMIT" };
-        let name = q.name.clone();
-        c.batch_execute(&format!("{begin}; SELECT xqueue.take('{name}', {count}); {commit}"))
-            .unwrap();
+        q.run(&mut c, &format!("{begin}; SELECT xqueue.take('{{q}}', count => {tasks}); {commit}"));
         let process = pid(&mut c);
         wait_until("it has been taken for long enough", || {
             let sql = "SELECT bool_and(clock_timestamp() - state_change > '100 ms') FROM pg_stat_activity WHERE pid = $1";
             scalar(&mut q.admin, sql, &[&process])
         });
-        let keys = format!("(SELECT jsonb_agg(id) FROM {name})");
-        c.batch_execute(&format!("{begin}; SELECT xqueue.ack('{name}', {keys}); {commit}"))
-            .unwrap();
+        let keys = "(SELECT jsonb_agg(id) FROM {q})";
+        q.run(&mut c, &format!("{begin}; SELECT xqueue.ack('{{q}}', {keys}); {commit}"));
         let measured = latency(&mut q);
-        assert_eq!((&measured[0], &measured[2]), (&json!(tasks), &json!(tasks)), "{path}");
-        let waited = measured[1].as_f64().unwrap_or_default();
-        assert!(waited >= 0.1, "{path}: {measured}");
+        assert_eq!((&measured[0], &measured[2]), (&json!(tasks), &json!(tasks)), "{begin} {tasks}");
+        assert!(measured[1].as_f64() >= Some(0.1), "{begin} {tasks}: {measured}");
     }
 }
 
@@ -105,29 +94,22 @@ fn by_hand_and_through_a_trigger_of_the_owner() {
     q.before_each("UPDATE", "RETURN NEW");
     q.sql("SELECT xqueue.put('{q}', '[{}, {}]')");
     wait_for_age(&mut q, 0.1);
-    let name = q.name.clone();
-    c.batch_execute(&format!(
-        "SELECT xqueue.ack('{name}', (xqueue.take('{name}')->>'id')::bigint)"
-    ))
-    .unwrap();
-    c.batch_execute(&format!("UPDATE {name} SET status = 'T', owner = xqueue.identify()")).unwrap();
+    q.run(&mut c, "SELECT xqueue.ack('{q}', (xqueue.take('{q}')->>'id')::bigint)");
+    q.run(&mut c, "UPDATE {q} SET status = 'T', owner = xqueue.identify()");
     let measured = latency(&mut q);
     assert_eq!((&measured[0], &measured[2]), (&json!(2), &json!(1)), "{measured}");
-    assert!(measured[1].as_f64().is_some_and(|waited| waited >= 0.1), "{measured}");
+    assert!(measured[1].as_f64() >= Some(0.1), "{measured}");
     q.mend();
 }
 
 #[test]
 fn what_is_rolled_back_was_not_taken() {
     let mut q = Queue::new("latency");
-    let name = q.name.clone();
     q.sql("SELECT xqueue.put('{q}', jsonb_agg('{}'::jsonb)) FROM generate_series(1, 50)");
     for count in [1, 50] {
-        let take = format!("SELECT xqueue.take('{name}', count => {count})");
-        q.admin.batch_execute(&format!("BEGIN; {take}; ROLLBACK")).unwrap();
-        q.admin
-            .batch_execute(&format!("BEGIN; SAVEPOINT s; {take}; ROLLBACK TO s; COMMIT"))
-            .unwrap();
+        let take = format!("SELECT xqueue.take('{{q}}', count => {count})");
+        q.sql(&format!("BEGIN; {take}; ROLLBACK"));
+        q.sql(&format!("BEGIN; SAVEPOINT s; {take}; ROLLBACK TO s; COMMIT"));
     }
     assert_eq!(latency(&mut q)[0], 0);
 }
@@ -140,38 +122,30 @@ fn a_locked_table_has_no_age_now_and_delays_no_view() {
         wait_for_age(queue, 0.0);
     }
     let mut holder = q.client();
-    holder.batch_execute(&format!("BEGIN; LOCK TABLE {}", q.name)).unwrap();
+    q.run(&mut holder, "BEGIN; LOCK TABLE {q}");
     assert_eq!(oldest(&mut q), None);
     assert!(oldest(&mut other).is_some());
-    assert!(
-        q.ask_one("SELECT to_jsonb(ready) FROM xqueue.queues WHERE queue = '{q}'::regclass") == 1
-    );
-    holder.batch_execute("ROLLBACK").unwrap();
+    assert_eq!(shown(&mut q, "ready"), json!([1]));
+    holder.run("ROLLBACK");
     assert!(oldest(&mut q).is_some());
 }
 
 #[test]
 fn rates_are_those_of_the_last_minute() {
     let mut q = Queue::new("latency");
-    let rates = |q: &mut Queue| {
-        q.ask_one("SELECT jsonb_build_array(in_1m, out_1m) FROM xqueue.queues WHERE queue = '{q}'::regclass")
-    };
     q.sql("SELECT xqueue.put('{q}', '[{}, {}, {}]')");
     q.sql("SELECT xqueue.ack('{q}', (xqueue.take('{q}')->>'id')::bigint)");
     q.sql("DELETE FROM {q} WHERE ctid = (SELECT min(ctid) FROM {q})");
-    assert_eq!(rates(&mut q), json!([3, 2]));
+    assert_eq!(shown(&mut q, "in_1m, out_1m"), json!([3, 2]));
     // A released task counts neither as coming in nor as going out.
     q.sql("SELECT xqueue.release('{q}', (xqueue.take('{q}')->>'id')::bigint)");
-    assert_eq!(rates(&mut q), json!([3, 2]));
+    assert_eq!(shown(&mut q, "in_1m, out_1m"), json!([3, 2]));
 }
 
 #[test]
 fn causes_of_failed_attempts_are_counted_apart() {
-    let mut q = Queue::with(
-        "latency",
-        "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
-        &json!({"features": {"retry": {"limit": 10}, "buried": true, "ttr": "50 ms"}}),
-    );
+    let features = json!({"retry": {"limit": 10}, "buried": true, "ttr": "50 ms"});
+    let mut q = Queue::with("latency", COLUMNS, &json!({ "features": features }));
     let take = "(xqueue.take('{q}', '10 s')->>'id')::bigint";
     q.sql("SELECT xqueue.put('{q}', '{}')");
     q.sql(&format!("SELECT xqueue.release('{{q}}', {take}, failed => false)"));

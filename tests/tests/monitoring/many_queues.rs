@@ -2,27 +2,19 @@
 
 use xqueue_tests::*;
 
-/// The views that have one or more rows for each queue.
-const VIEWS: [&str; 8] = [
-    "queues",
-    "latency",
-    "definitions",
-    "calls",
-    "taken",
-    "tasks_in_flight",
-    "consumers",
-    "producers",
-];
+/// The views that show tasks or numbers of each queue.
+const SHOWN: [&str; 6] = ["queues", "latency", "definitions", "calls", "taken", "tasks_in_flight"];
+/// The views that have rows while somebody waits.
+const WAITING: [&str; 2] = ["consumers", "producers"];
 
 /// Creates `count` more queues, each with one ready and one taken task.
 fn make(c: &mut Client, from: usize, count: usize) {
     for number in from..from + count {
-        c.batch_execute(&format!(
+        c.run(&format!(
             "CREATE TABLE q{number} (id bigint PRIMARY KEY, payload text);
              SELECT xqueue.upgrade('q{number}', '{{\"features\": {{\"capacity\": 10}}}}');
              INSERT INTO q{number} VALUES (1), (2); SELECT xqueue.take('q{number}')"
-        ))
-        .unwrap_or_else(|e| panic!("q{number}: {e:?}"));
+        ));
     }
 }
 
@@ -30,10 +22,8 @@ fn make(c: &mut Client, from: usize, count: usize) {
 fn pages(c: &mut Client, sql: &str) -> i64 {
     let explain = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON, TIMING OFF) {sql}");
     let plan = &scalar::<Value>(c, &explain, &[])[0]["Plan"];
-    ["Shared Hit Blocks", "Shared Read Blocks"]
-        .map(|kind| plan[kind].as_i64().unwrap_or(0))
-        .iter()
-        .sum()
+    let of = |kind: &str| plan[kind].as_i64().unwrap_or(0);
+    of("Shared Hit Blocks") + of("Shared Read Blocks")
 }
 
 /// Pages grow at most linearly with the queues, in a fresh connection and later: eight times the queues, about eight
@@ -47,41 +37,33 @@ fn a_view_reads_each_queue_once() {
     let database = Database::new("many");
     // Holds its tasks until it is dropped.
     let mut owner = database.client();
-    let of = |count: usize| {
-        let mut all = vec![];
-        for view in VIEWS {
-            for condition in ["", " WHERE queue = 'q7'::regclass"] {
-                let sql = format!("SELECT * FROM xqueue.{view}{condition}");
-                let mut c = database.client();
-                let is_one = !condition.is_empty();
-                let read = [pages(&mut c, &sql), pages(&mut c, &sql), pages(&mut c, &sql)];
-                all.push((sql, is_one, read[0], read[2]));
-            }
-        }
-        for sql in ["SELECT xqueue.stats()", "SELECT * FROM xqueue.metric"] {
+    let views = SHOWN.into_iter().chain(WAITING);
+    let each: Vec<_> = views.map(|view| format!("SELECT * FROM xqueue.{view}")).collect();
+    let one = each.clone().into_iter().map(|sql| (sql + " WHERE queue = 'q7'::regclass", true));
+    let more = ["SELECT xqueue.stats()", "SELECT * FROM xqueue.metric"].map(str::to_owned);
+    let queries = each.into_iter().chain(more).map(|sql| (sql, false)).chain(one);
+    let queries: Vec<(String, bool)> = queries.collect();
+    let read = || -> Vec<[i64; 2]> {
+        let pages = |(sql, _): &(String, bool)| {
             let mut c = database.client();
-            let read = [pages(&mut c, sql), pages(&mut c, sql), pages(&mut c, sql)];
-            all.push((sql.to_owned(), false, read[0], read[2]));
-        }
-        println!("{count} queues: {all:?}");
-        all
+            let [first, _, later] = [(); 3].map(|()| pages(&mut c, sql));
+            [first, later]
+        };
+        queries.iter().map(pages).collect()
     };
     make(&mut owner, 0, FEW);
-    let before = of(FEW);
+    let before = read();
     make(&mut owner, FEW, MANY - FEW);
-    owner.batch_execute("VACUUM ANALYZE xqueue.queue").unwrap();
-    let after = of(MANY);
-    for ((sql, is_one, first, later), (_, _, first_of_many, later_of_many)) in
-        before.iter().zip(&after)
-    {
-        let limit = |pages: i64| if *is_one { 2 * pages + 50 } else { 12 * pages + 100 };
-        assert!(*first_of_many <= limit(*first), "{sql}: {first} pages, then {first_of_many}");
-        assert!(*later_of_many <= limit(*later), "{sql}: {later} pages, then {later_of_many}");
+    owner.run("VACUUM ANALYZE xqueue.queue");
+    let after = read();
+    for (((sql, is_one), before), after) in queries.iter().zip(before).zip(after) {
+        println!("{sql}: {before:?} pages, then {after:?}");
+        for (few, many) in before.into_iter().zip(after) {
+            let limit = if *is_one { 2 * few + 50 } else { 12 * few + 100 };
+            assert!(many <= limit, "{sql}: {few} pages, then {many}");
+        }
     }
 }
-
-/// The views that show tasks or numbers of each queue.
-const SHOWN: [&str; 6] = ["queues", "latency", "definitions", "calls", "taken", "tasks_in_flight"];
 
 /// Asserts which queues each view shows under a condition.
 #[track_caller]
@@ -114,7 +96,7 @@ fn a_view_shows_the_queue_that_is_asked_for() {
     assert_shown(&mut c, "WHERE queue = 'q1'::regclass", "q1");
     assert_shown(&mut c, "WHERE queue = 0::regclass", "");
     ["pg_class", "xqueue.queue"].iter().for_each(|table| assert_nothing(&mut c, table));
-    c.batch_execute(&format!("GRANT SELECT ON q1 TO {}", role.name)).unwrap();
+    c.run(&format!("GRANT SELECT ON q1 TO {}", role.name));
     let mut other = database.client_as(&role.name);
     assert_shown(&mut other, "", "q1");
     assert_shown(&mut other, "WHERE queue = 'q0'::regclass", "");

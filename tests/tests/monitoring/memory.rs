@@ -23,62 +23,49 @@ fn resident(pid: i32) -> i64 {
     (pages[1] - pages[2]) * 4096
 }
 
+/// Runs `work` and asserts that the backend's memory grows by less than `limit`.
 #[track_caller]
-fn assert_flat(before: [i64; 2], after: [i64; 2]) {
-    assert_grows_by(GROWTH, before, after);
-}
-
-#[track_caller]
-fn assert_grows_by(growth: i64, before: [i64; 2], after: [i64; 2]) {
-    for (before, after, what) in
-        [(before[0], after[0], "memory contexts"), (before[1], after[1], "resident memory")]
-    {
-        println!("{what} {}", after - before);
-        assert!(after - before < growth, "{what}: {before} bytes grew to {after}");
-    }
+fn grows_by_less(limit: i64, c: &mut Client, work: impl FnOnce(&mut Client)) {
+    let before = memory(c);
+    work(c);
+    let after = memory(c);
+    println!("{before:?} bytes in memory contexts and resident grew to {after:?}");
+    assert!((0..2).all(|kind| after[kind] - before[kind] < limit), "{before:?} to {after:?}");
 }
 
 /// Puts, takes and acks, by text and by row, with every other call that has a plan of its own.
 fn use_queue(c: &mut Client, name: &str) {
     for form in [format!("'{name}'"), format!("NULL::{name}")] {
-        c.batch_execute(&format!(
+        c.run(&format!(
             "SELECT xqueue.put('{name}', '[{{}}, {{}}, {{}}]'); SELECT xqueue.take({form}); SELECT xqueue.take({form});
              SELECT xqueue.release({form}, id) FROM {name} WHERE status = 'T' ORDER BY id LIMIT 1;
              SELECT xqueue.ack({form}, id) FROM {name} WHERE status = 'T';
              SELECT xqueue.peek({form}, id) FROM {name}; SELECT xqueue.delete({form}, id) FROM {name}"
-        ))
-        .unwrap_or_else(|e| panic!("{name}: {e:?}"));
+        ));
     }
 }
 
-fn create(c: &mut Client, theme: &str) -> String {
-    let name = unique(theme);
-    c.batch_execute(&format!(
-        "SELECT xqueue.create('{name}', '{{\"features\": {{\"delayed\": true}}}}')"
-    ))
-    .unwrap();
+fn create(c: &mut Client) -> String {
+    let name = unique("memory");
+    c.run(&format!(r#"SELECT xqueue.create('{name}', '{{"features": {{"delayed": true}}}}')"#));
     name
 }
 
 #[test]
 fn a_backend_that_uses_queues_which_it_or_others_drop() {
     let (mut c, mut other) = (connect(), connect());
-    let mut before = [0; 2];
-    for round in 0..WARM_UP + QUEUES {
-        if round == WARM_UP {
-            before = memory(&mut c);
+    let mut use_and_drop = |c: &mut Client, round: usize| {
+        let name = create(if round % 2 == 0 { &mut *c } else { &mut other });
+        use_queue(c, &name);
+        match round % 4 {
+            0 => c.run(&format!("SELECT xqueue.drop('{name}')")),
+            1 => c.run(&format!("DROP TABLE {name}")),
+            2 => c.run(&format!("SELECT xqueue.downgrade('{name}'); DROP TABLE {name}")),
+            _ => other.run(&format!("DROP TABLE {name}")),
         }
-        let name = create(if round % 2 == 0 { &mut c } else { &mut other }, "memory");
-        use_queue(&mut c, &name);
-        let (by, end) = match round % 4 {
-            0 => (&mut c, format!("SELECT xqueue.drop('{name}')")),
-            1 => (&mut c, format!("DROP TABLE {name}")),
-            2 => (&mut c, format!("SELECT xqueue.downgrade('{name}'); DROP TABLE {name}")),
-            _ => (&mut other, format!("DROP TABLE {name}")),
-        };
-        by.batch_execute(&end).unwrap();
-    }
-    assert_flat(before, memory(&mut c));
+    };
+    (0..WARM_UP).for_each(|round| use_and_drop(&mut c, round));
+    grows_by_less(GROWTH, &mut c, |c| (0..QUEUES).for_each(|round| use_and_drop(c, round)));
 }
 
 /// Bytes that a queue used once leaves in the server's caches: the table, its indexes and their rows, like any table.
@@ -86,41 +73,43 @@ const COLD: i64 = 75_000;
 /// Enough for a few queues.
 const LITTLE: &str = "256kB";
 
+fn use_all(c: &mut Client, names: &[String]) {
+    names.iter().for_each(|name| use_queue(c, name));
+}
+
+fn plans(c: &mut Client) -> i64 {
+    let plans = "SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'CachedPlan'";
+    scalar(c, plans, &[])
+}
+
 #[test]
 fn a_backend_that_uses_many_queues() {
     let database = Database::new("memory");
     let (mut c, mut other) = (database.client(), database.client());
-    c.batch_execute(&format!("SET xqueue.queue_memory = '{LITTLE}'")).unwrap();
-    let names: Vec<String> = (0..QUEUES).map(|_| create(&mut other, "memory")).collect();
+    c.run(&format!("SET xqueue.queue_memory = '{LITTLE}'"));
+    let names: Vec<String> = (0..QUEUES).map(|_| create(&mut other)).collect();
     let (first, rest) = names.split_at(WARM_UP);
-    first.iter().for_each(|name| use_queue(&mut c, name));
-    let before = memory(&mut c);
-    rest.iter().for_each(|name| use_queue(&mut c, name));
-    assert_grows_by(rest.len() as i64 * COLD, before, memory(&mut c));
+    use_all(&mut c, first);
+    grows_by_less(rest.len() as i64 * COLD, &mut c, |c| use_all(c, rest));
     // A second round costs nothing more.
-    let before = memory(&mut c);
-    names.iter().for_each(|name| use_queue(&mut c, name));
-    assert_flat(before, memory(&mut c));
-    let plans = "SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'CachedPlan'";
-    assert!(scalar::<i64>(&mut c, plans, &[]) < 30);
+    grows_by_less(GROWTH, &mut c, |c| use_all(c, &names));
+    assert!(plans(&mut c) < 30);
 }
 
 #[test]
 fn a_backend_that_uses_a_few_queues_keeps_their_plans() {
     let database = Database::new("memory");
     let (mut c, mut other) = (database.client(), database.client());
-    let names: Vec<String> = (0..20).map(|_| create(&mut other, "memory")).collect();
-    let plans = "SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'CachedPlan'";
-    names.iter().for_each(|name| use_queue(&mut c, name));
-    let kept: i64 = scalar(&mut c, plans, &[]);
+    let names: Vec<String> = (0..20).map(|_| create(&mut other)).collect();
+    use_all(&mut c, &names);
+    let kept = plans(&mut c);
     assert!(kept >= names.len() as i64);
-    names.iter().for_each(|name| use_queue(&mut c, name));
-    assert_eq!(scalar::<i64>(&mut c, plans, &[]), kept);
+    use_all(&mut c, &names);
+    assert_eq!(plans(&mut c), kept);
     // A lower limit takes effect with the next queue.
-    c.batch_execute(&format!("SET xqueue.queue_memory = '{LITTLE}'")).unwrap();
-    let another = create(&mut other, "memory");
-    use_queue(&mut c, &another);
-    assert!(scalar::<i64>(&mut c, plans, &[]) < kept / 2);
+    c.run(&format!("SET xqueue.queue_memory = '{LITTLE}'"));
+    use_queue(&mut c, &create(&mut other));
+    assert!(plans(&mut c) < kept / 2);
 }
 
 #[test]
@@ -129,19 +118,18 @@ fn a_worker_of_many_queues() {
     let name = database.name.clone();
     database.sql(&format!("ALTER DATABASE {name} SET xqueue.queue_memory = '{LITTLE}'"));
     let mut c = database.client();
-    c.batch_execute("CREATE EXTENSION xqueue").unwrap();
+    c.run("CREATE EXTENSION xqueue");
     // Every queue has a task that the worker promotes.
     let promote = |c: &mut Client, names: &[String]| {
         for name in names {
-            c.batch_execute(&format!("SELECT xqueue.put('{name}', '{{}}', '1 millisecond')"))
-                .unwrap();
+            c.run(&format!("SELECT xqueue.put('{name}', '{{}}', '1 millisecond')"));
         }
         for name in names {
             let waiting = format!("SELECT count(*) FROM {name} WHERE status <> 'R'");
             wait_until("the worker has promoted them", || scalar::<i64>(c, &waiting, &[]) == 0);
         }
     };
-    let names: Vec<String> = (0..QUEUES).map(|_| create(&mut c, "memory")).collect();
+    let names: Vec<String> = (0..QUEUES).map(|_| create(&mut c)).collect();
     let (first, rest) = names.split_at(WARM_UP);
     promote(&mut c, first);
     let worker = workers(&mut c, "xqueue worker")[0];
@@ -154,12 +142,12 @@ fn a_worker_of_many_queues() {
     assert!(resident(worker) - before < QUEUES as i64 * COLD);
     // The worker describes an evicted queue again only after the queue has changed.
     let name = &names[0];
-    c.batch_execute(&format!("ALTER TABLE {name} DISABLE TRIGGER xqueue_insert")).unwrap();
+    c.run(&format!("ALTER TABLE {name} DISABLE TRIGGER xqueue_insert"));
     let error = "SELECT xqueue.stats($1::text)->>'error'";
     let error = |c: &mut Client| -> Option<String> { scalar(c, error, &[name]) };
     wait_until("the worker has seen that a trigger is disabled", || error(&mut c).is_some());
-    c.batch_execute(&format!("ALTER TABLE {name} ENABLE ALWAYS TRIGGER xqueue_insert")).unwrap();
+    c.run(&format!("ALTER TABLE {name} ENABLE ALWAYS TRIGGER xqueue_insert"));
     wait_until("the worker has seen that it is enabled", || error(&mut c).is_none());
-    create(&mut c, "memory");
+    create(&mut c);
     promote(&mut c, &names[..3]);
 }

@@ -15,12 +15,14 @@ fn is_exact(q: &mut Queue) -> bool {
     q.stats()["exact"] == json!(true)
 }
 
-/// Returns the problems that `check` reports, and its hint.
-fn problems(q: &mut Queue) -> (Vec<String>, Option<String>) {
-    let report: Value = scalar(&mut q.admin, "SELECT xqueue.check($1::text)", &[&q.name]);
-    let problems = report["problems"].as_array().expect("a list").iter();
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    (problems.filter_map(text).collect(), text(&report["hint"]))
+/// Asserts that one problem that `check` reports contains these words. Returns its hint.
+#[track_caller]
+fn assert_problem(q: &mut Queue, words: &str) -> String {
+    let report = q.ask_one("SELECT xqueue.check('{q}')");
+    let problems = report["problems"].as_array().expect("a list");
+    let is_it = |problem: &&Value| problem.as_str().is_some_and(|text| text.contains(words));
+    assert_eq!(problems.iter().filter(is_it).count(), 1, "{words}: {report}");
+    report["hint"].as_str().unwrap_or_default().to_owned()
 }
 
 /// Asserts, at many moments, that counters are right whenever they claim to be exact.
@@ -45,11 +47,8 @@ fn changes_while_triggers_are_disabled() {
         q.sql(&format!("ALTER TABLE {{q}} {off}"));
         assert!(!is_exact(&mut q), "{off}");
         q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 2)");
+        // The tasks can be counted or not, but the counters must not be exact.
         assert_honest(&mut q);
-        // The task can be counted or not, but the counters must not be exact.
-        wait_until("the tasks are counted", || {
-            q.stats()["tasks"]["ready"] != json!(3) || !is_exact(&mut q)
-        });
         assert!(!is_exact(&mut q), "{off}");
         q.sql(&format!("ALTER TABLE {{q}} {on}"));
         assert_honest(&mut q);
@@ -61,14 +60,15 @@ fn changes_while_triggers_are_disabled() {
 #[test]
 fn changes_in_one_transaction_with_those_of_triggers() {
     let mut other = Queue::new("untold");
+    let of_another = format!(
+        "SELECT xqueue.upgrade('{}', '{{\"features\": {{\"buried\": true}}}}');",
+        other.name
+    );
     for between in [
-        String::new(),
-        format!(
-            "SELECT xqueue.upgrade('{}', '{{\"features\": {{\"buried\": true}}}}');",
-            other.name
-        ),
-        "SELECT xqueue.upgrade('{q}', '{\"features\": {\"buried\": true}}');".into(),
-        "SAVEPOINT a; ALTER TABLE {q} DISABLE TRIGGER ALL; ROLLBACK TO a;".into(),
+        "",
+        &of_another,
+        "SELECT xqueue.upgrade('{q}', '{\"features\": {\"buried\": true}}');",
+        "SAVEPOINT a; ALTER TABLE {q} DISABLE TRIGGER ALL; ROLLBACK TO a;",
     ] {
         let mut q = queue(1);
         q.sql(&format!(
@@ -81,15 +81,15 @@ fn changes_in_one_transaction_with_those_of_triggers() {
     }
     other.verify();
     let mut q = queue(1);
-    let gid = q.name.clone();
+    let always = ["insert", "delete", "update", "truncate"]
+        .map(|event| format!("ALTER TABLE {{q}} ENABLE ALWAYS TRIGGER xqueue_{event};"))
+        .concat();
     q.sql(&format!(
-        "BEGIN; ALTER TABLE {{q}} DISABLE TRIGGER USER; INSERT INTO {{q}} DEFAULT VALUES;
-         ALTER TABLE {{q}} ENABLE ALWAYS TRIGGER xqueue_insert; ALTER TABLE {{q}} ENABLE ALWAYS TRIGGER xqueue_delete;
-         ALTER TABLE {{q}} ENABLE ALWAYS TRIGGER xqueue_update; ALTER TABLE {{q}} ENABLE ALWAYS TRIGGER xqueue_truncate;
-         PREPARE TRANSACTION '{gid}'"
+        "BEGIN; ALTER TABLE {{q}} DISABLE TRIGGER USER; INSERT INTO {{q}} DEFAULT VALUES; {always}
+         PREPARE TRANSACTION '{{q}}'"
     ));
     assert!(!is_exact(&mut q));
-    q.sql(&format!("COMMIT PREPARED '{gid}'"));
+    q.sql("COMMIT PREPARED '{q}'");
     assert_honest(&mut q);
     q.sql("SELECT xqueue.upgrade('{q}')");
     q.assert_tasks(&[("ready", 2)]);
@@ -101,9 +101,7 @@ fn changes_after_a_trigger_was_dropped() {
     q.sql("DROP TRIGGER xqueue_delete ON {q}; DELETE FROM {q} WHERE id = 1");
     assert!(!is_exact(&mut q));
     assert_honest(&mut q);
-    let (problems, hint) = problems(&mut q);
-    assert!(problems.iter().any(|problem| problem.contains("xqueue_delete")), "{problems:?}");
-    assert!(hint.is_some_and(|hint| hint.contains("xqueue.upgrade")));
+    assert!(assert_problem(&mut q, "xqueue_delete").contains("xqueue.upgrade"));
     q.sql("SELECT xqueue.upgrade('{q}')");
     q.assert_tasks(&[("ready", 1)]);
 }
@@ -120,10 +118,9 @@ fn changes_that_a_second_trigger_reports() {
         for name in ["mine", "xqueue_arrive", "\"~xqueue_arrive\""] {
             // Without delays the queue has no trigger for new rows.
             let mut q = Queue::with("untold", COLUMNS, &json!({}));
-            q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 2)");
-            q.assert_tasks(&[("ready", 2)]);
             q.sql(&format!(
-                "CREATE TRIGGER {name} {timing} EXECUTE FUNCTION xqueue_internal.{function}()"
+                "INSERT INTO {{q}} SELECT FROM generate_series(1, 2);
+                 CREATE TRIGGER {name} {timing} EXECUTE FUNCTION xqueue_internal.{function}()"
             ));
             q.sql("INSERT INTO {q} DEFAULT VALUES; DELETE FROM {q} WHERE id = 1");
             q.assert_tasks(&[("ready", 2)]);
@@ -141,7 +138,6 @@ fn changes_that_a_second_trigger_reports() {
 #[test]
 fn triggers_of_the_users_that_bear_the_names_of_ours() {
     let mut q = Queue::new("untold");
-    let name = q.name.clone();
     q.sql(
         "CREATE TABLE {q}_log (word text);
          CREATE FUNCTION {q}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO {q}_log VALUES (TG_NAME); RETURN NULL; END $$;
@@ -149,8 +145,7 @@ fn triggers_of_the_users_that_bear_the_names_of_ours() {
          CREATE TRIGGER xqueue_insert AFTER INSERT ON {q}_new FOR EACH ROW EXECUTE FUNCTION {q}_f();
          ALTER TABLE {q}_new ENABLE ALWAYS TRIGGER xqueue_insert",
     );
-    let upgrade = format!("SELECT xqueue.upgrade('{name}_new')");
-    let refused = expect_error(&mut q.admin, &upgrade, "42710", "xqueue_insert");
+    let refused = q.fails("SELECT xqueue.upgrade('{q}_new')", "42710", "xqueue_insert");
     assert!(refused.hint().is_some_and(|hint| hint.contains("RENAME TO")));
     q.sql("ALTER TRIGGER xqueue_insert ON {q}_new RENAME TO own; SELECT xqueue.upgrade('{q}_new'); DROP TABLE {q}_new");
     // An owner's trigger with the name of ours fires, is not mistaken for ours, and is not dropped by us.
@@ -162,12 +157,8 @@ fn triggers_of_the_users_that_bear_the_names_of_ours() {
     );
     assert_honest(&mut q);
     assert!(!is_exact(&mut q));
-    assert_eq!(scalar::<i64>(&mut q.admin, &format!("SELECT count(*) FROM {name}_log"), &[]), 4);
-    let (problems, _) = problems(&mut q);
-    assert!(
-        problems.iter().any(|problem| problem.contains("\"xqueue_insert\" of its own")),
-        "{problems:?}"
-    );
+    assert_eq!(q.ask_one("SELECT to_jsonb(count(*)) FROM {q}_log"), 4);
+    assert_problem(&mut q, "\"xqueue_insert\" of its own");
     q.fails("SELECT xqueue.upgrade('{q}')", "42710", "xqueue_insert");
     q.sql("ALTER TRIGGER xqueue_insert ON {q} RENAME TO own; SELECT xqueue.upgrade('{q}')");
     q.assert_tasks(&[("ready", 4)]);
@@ -192,18 +183,12 @@ fn an_earlier_runat_without_a_report() {
 
 #[test]
 fn indexes_that_are_missing() {
-    let mut q = Queue::with(
-        "untold",
-        "id bigserial PRIMARY KEY, payload jsonb",
-        &json!({"features": {"delayed": true, "buried": true, "ttl": true, "utube": true, "priority": true}}),
-    );
-    let indexes: Vec<String> = q
-        .admin
-        .query("SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = $1::text::regclass AND NOT indisprimary", &[&q.name])
-        .unwrap()
-        .iter()
-        .map(|row| row.get(0))
-        .collect();
+    let features =
+        json!({"delayed": true, "buried": true, "ttl": true, "utube": true, "priority": true});
+    let mut q = Queue::with("untold", COLUMNS, &json!({ "features": features }));
+    let indexes = "SELECT array_agg(indexrelid::regclass::text) FROM pg_index
+                   WHERE indrelid = $1::text::regclass AND NOT indisprimary";
+    let indexes: Vec<String> = scalar(&mut q.admin, indexes, &[&q.name]);
     assert!(indexes.len() > 4, "{indexes:?}");
     for (number, index) in indexes.iter().enumerate() {
         // An invalid index counts as missing.
@@ -211,10 +196,8 @@ fn indexes_that_are_missing() {
             0 => format!("UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{index}'::regclass; ALTER INDEX {index} SET (fillfactor = 90)"),
             _ => format!("DELETE FROM pg_depend WHERE classid = 'pg_trigger'::regclass AND refobjid = '{index}'::regclass; DROP INDEX {index}"),
         });
-        let (problems, hint) = problems(&mut q);
-        let missing = |problem: &&String| problem.contains("an index is missing or not valid");
-        assert_eq!(problems.iter().filter(missing).count(), 1, "{index}: {problems:?}");
-        assert!(hint.is_some_and(|hint| hint.contains("xqueue.upgrade")));
+        let hint = assert_problem(&mut q, "an index is missing or not valid");
+        assert!(hint.contains("xqueue.upgrade"), "{index}: {hint}");
         q.sql("SELECT xqueue.upgrade('{q}')");
         q.verify();
     }
@@ -222,18 +205,13 @@ fn indexes_that_are_missing() {
 
 #[test]
 fn an_owner_of_a_task_that_is_not_taken() {
-    let mut q = Queue::with(
-        "untold",
-        "id bigint PRIMARY KEY",
-        &json!({"features": {"delayed": true, "buried": true, "keep": true}}),
-    );
+    let features = json!({"delayed": true, "buried": true, "keep": true});
+    let mut q = Queue::with("untold", COLUMNS, &json!({ "features": features }));
     for (id, status) in [(1, "R"), (2, "W"), (3, "B"), (4, "D")] {
         q.sql(&format!(
             "INSERT INTO {{q}} (id, status, owner, runat) VALUES ({id}, '{status}', gen_random_uuid(), 'infinity')"
         ));
-        let (problems, _) = problems(&mut q);
-        let problem = format!("{id} tasks that are not taken have an owner");
-        assert!(problems.iter().any(|told| told.contains(&problem)), "{status}: {problems:?}");
+        assert_problem(&mut q, &format!("{id} tasks that are not taken have an owner"));
     }
     q.sql("UPDATE {q} SET owner = NULL");
 }
@@ -241,18 +219,13 @@ fn an_owner_of_a_task_that_is_not_taken() {
 /// A row in no state, written while the triggers were disabled, and waiting tasks of a queue without `runat`.
 #[test]
 fn rows_that_nothing_would_ever_handle() {
-    let mut q = Queue::with("untold", "id bigint PRIMARY KEY", &json!({}));
+    let mut q = Queue::with("untold", COLUMNS, &json!({}));
     q.sql(
         "ALTER TABLE {q} DISABLE TRIGGER xqueue_insert; INSERT INTO {q} (id, status) VALUES (1, 'X');
          ALTER TABLE {q} ENABLE ALWAYS TRIGGER xqueue_insert; INSERT INTO {q} (id, status) VALUES (2, 'W'), (3, 'W')",
     );
-    let (problems, _) = problems(&mut q);
-    for problem in [
-        "1 rows have a status that stands for no state",
-        "2 tasks that wait or are zombies have no time",
-    ] {
-        assert!(problems.iter().any(|told| told.starts_with(problem)), "{problems:?}");
-    }
+    assert_problem(&mut q, "1 rows have a status that stands for no state");
+    assert_problem(&mut q, "2 tasks that wait or are zombies have no time");
     q.sql("UPDATE {q} SET status = 'R'");
     q.assert_tasks(&[("ready", 3)]);
 }

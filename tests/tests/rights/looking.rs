@@ -295,21 +295,3 @@ fn check_reports_a_key_and_a_column_that_are_gone() {
         q.abandon();
     }
 }
-
-#[test]
-fn stats_of_a_task_show_its_time_to_run() {
-    let options = json!({"features": {"ttr": 60}});
-    let mut q = Queue::with("looking", "id bigserial PRIMARY KEY, payload jsonb", &options);
-    let name = q.name.clone();
-    put(&mut q.admin, &name, 1);
-    q.sql("SELECT xqueue.put('{q}', '{}', ttr => '90 seconds')");
-    let ttr = |q: &mut Queue, id: i64| {
-        let ttr = "SELECT coalesce(stats->'ttr', 'null') FROM xqueue.stats('{q}', {id}) AS stats";
-        q.ask_one(&ttr.replace("{id}", &id.to_string()))
-    };
-    assert_eq!((ttr(&mut q, 1), ttr(&mut q, 2)), (json!(60.0), json!(90.0)));
-    q.upgrade(&json!({"features": {"ttr": true}}));
-    assert_eq!((ttr(&mut q, 1), ttr(&mut q, 2)), (Value::Null, json!(90.0)));
-    q.upgrade(&json!({"features": {"ttr": false}}));
-    assert_eq!(ttr(&mut q, 2), Value::Null);
-}
