@@ -7,9 +7,8 @@ use xqueue_tests::*;
 fn the_extension_comes_goes_and_comes_again() {
     let database = Database::empty("ext");
     for _ in 0..3 {
-        database.client().batch_execute("CREATE EXTENSION xqueue").unwrap();
-        let (mut q, mut idle) =
-            (Queue::new_in(&database.name, "ext"), Queue::new_in(&database.name, "idle"));
+        database.client().run("CREATE EXTENSION xqueue");
+        let [mut q, mut idle] = ["ext", "idle"].map(|theme| Queue::new_in(&database.name, theme));
         q.is_served(1);
         take_all(&mut q.admin, &q.name);
         q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");
@@ -30,14 +29,11 @@ fn the_extension_comes_goes_and_comes_again() {
 fn create_extension_rolled_back() {
     let database = Database::empty("ext");
     let mut c = database.client();
-    c.batch_execute(
-        "BEGIN; CREATE EXTENSION xqueue; ROLLBACK; BEGIN; CREATE EXTENSION xqueue; COMMIT",
-    )
-    .unwrap();
+    c.run("BEGIN; CREATE EXTENSION xqueue; ROLLBACK; BEGIN; CREATE EXTENSION xqueue; COMMIT");
     wait_running(&mut c);
-    c.batch_execute("BEGIN; SAVEPOINT s; DROP EXTENSION xqueue; ROLLBACK TO s; COMMIT").unwrap();
+    c.run("BEGIN; SAVEPOINT s; DROP EXTENSION xqueue; ROLLBACK TO s; COMMIT");
     assert_eq!(state(&mut c), "RUNNING");
-    c.batch_execute("BEGIN; DROP EXTENSION xqueue; ROLLBACK").unwrap();
+    c.run("BEGIN; DROP EXTENSION xqueue; ROLLBACK");
     Queue::new_in(&database.name, "ext").is_served(1);
 }
 
@@ -55,18 +51,27 @@ fn drop_database() {
         let waiter = (!options.is_empty()).then(|| Waiter::take(&mut q));
         q.abandon();
         if waiter.is_none() {
-            drop((q, holder));
-            database.wait_until_alone();
+            drop(holder);
+            leave(&mut database, q);
         }
         database.sql(&format!("DROP DATABASE {name}{options}"));
         assert!(waiter.is_none_or(|waiter| waiter.join().result.is_err()));
         // A new database can reuse the name.
         database.sql(&format!("CREATE DATABASE {name}"));
-        database.client().batch_execute("CREATE EXTENSION xqueue").unwrap();
+        database.client().run("CREATE EXTENSION xqueue");
         Queue::new_in(&name, "jobs").is_served(1);
         // The workers of other databases go on.
         Queue::new("after").is_served(1);
     }
+}
+
+/// Closes the test's connections to a database, with its queue. Returns the queue's name.
+fn leave(database: &mut Database, mut q: Queue) -> String {
+    q.abandon();
+    let name = q.name.clone();
+    drop(q);
+    database.wait_until_alone();
+    name
 }
 
 #[test]
@@ -74,63 +79,45 @@ fn rename_database() {
     let mut database = Database::new("before");
     let mut q = Queue::new_in(&database.name, "jobs");
     q.is_served(1);
-    let (old, new, queue) = (database.name.clone(), unique("after"), q.name.clone());
-    q.abandon();
-    drop(q);
-    database.wait_until_alone();
-    database.sql(&format!("ALTER DATABASE {old} RENAME TO {new}"));
+    let (new, queue) = (unique("after"), leave(&mut database, q));
+    database.sql(&format!("ALTER DATABASE {} RENAME TO {new}", database.name));
     database.name = new;
-    let mut q = Queue::adopt(&database.name, &queue);
-    q.is_served(1);
-}
-
-#[test]
-fn a_database_made_from_one_that_has_the_extension() {
-    let mut template = Database::new("template");
-    let mut q = Queue::new_in(&template.name, "jobs");
-    q.is_served(1);
-    let queue = q.name.clone();
-    q.sql("SELECT xqueue.put('{q}', '{}', '300 milliseconds')");
-    take_all(&mut q.admin, &queue);
-    q.abandon();
-    drop(q);
-    let name = template.name.clone();
-    template.wait_until_alone();
-    let copy = Database { name: unique("copy"), admin: connect() };
-    template.sql(&format!("CREATE DATABASE {} TEMPLATE {name}", copy.name));
-    for db in [&template.name, &copy.name] {
-        let mut q = Queue::adopt(db, &queue);
-        q.wait_for("ready", 2);
-        q.is_served(1);
-        q.assert_tasks(&[("ready", 3), ("total", 3)]);
-    }
+    Queue::adopt(&database.name, &queue).is_served(1);
 }
 
 /// A template has a worker, too, which leaves for each copy.
 #[test]
-fn a_database_that_is_marked_as_a_template() {
-    let mut template = Database::new("marked");
+fn a_database_made_from_one_that_has_the_extension() {
+    let mut template = Database::new("template");
     let name = template.name.clone();
-    let mut q = Queue::new_in(&name, "jobs");
-    q.is_served(1);
-    template.sql(&format!("ALTER DATABASE {name} IS_TEMPLATE true"));
-    let before = workers(&mut q.admin, "xqueue worker");
-    end_worker(&mut q.admin);
-    wait_until("it has another worker", || {
-        let now = workers(&mut q.admin, "xqueue worker");
-        !now.is_empty() && now != before
-    });
-    q.is_served(1);
-    let queue = q.name.clone();
-    q.abandon();
-    drop(q);
-    template.wait_until_alone();
-    let runs = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'xqueue worker' AND datname = $1)";
-    wait_until("its worker runs", || scalar(&mut template.admin, runs, &[&name]));
-    let copy = Database { name: unique("copy"), admin: connect() };
-    template.sql(&format!("CREATE DATABASE {} TEMPLATE {name}", copy.name));
-    for db in [&name, &copy.name] {
-        Queue::adopt(db, &queue).is_served(1);
+    let queue = Queue::new_in(&name, "jobs");
+    let queue = leave(&mut template, queue);
+    for is_template in [false, true] {
+        let mut q = Queue::adopt(&name, &queue);
+        q.is_served(1);
+        template.sql(&format!("ALTER DATABASE {name} IS_TEMPLATE {is_template}"));
+        let before = workers(&mut q.admin, "xqueue worker");
+        end_worker(&mut q.admin);
+        wait_until("it has another worker", || {
+            let now = workers(&mut q.admin, "xqueue worker");
+            !now.is_empty() && now != before
+        });
+        q.is_served(1);
+        q.sql("SELECT xqueue.put('{q}', '{}', '300 milliseconds')");
+        take_all(&mut q.admin, &queue);
+        leave(&mut template, q);
+        let runs = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'xqueue worker' AND datname = $1)";
+        wait_until("its worker runs", || scalar(&mut template.admin, runs, &[&name]));
+        let copy = Database { name: unique("copy"), admin: connect() };
+        template.sql(&format!("CREATE DATABASE {} TEMPLATE {name}", copy.name));
+        for db in [&name, &copy.name] {
+            let mut q = Queue::adopt(db, &queue);
+            q.wait_for("waiting", 0);
+            q.wait_for("taken", 0);
+            q.is_served(1);
+            q.verify();
+            q.abandon();
+        }
     }
     // The server drops no template.
     template.sql(&format!("ALTER DATABASE {name} IS_TEMPLATE false"));
@@ -174,42 +161,38 @@ fn drop_table_under_load() {
 fn renames_on_a_live_queue() {
     let mut q = Queue::new("renamed");
     let mut admin = q.client();
-    let schema = unique("renamed_to");
-    q.is_served(1);
-    let name = q.name.clone();
-    q.sql(&format!("ALTER TABLE {{q}} RENAME TO {name}_b"));
-    q.name = format!("{name}_b");
-    q.is_served(1);
-    q.sql(&format!("CREATE SCHEMA {schema}; ALTER TABLE {{q}} SET SCHEMA {schema}"));
-    q.name = format!("{schema}.{name}_b");
-    q.is_served(1);
-    q.sql(&format!("ALTER SCHEMA {schema} RENAME TO {schema}_b"));
-    q.name = format!("{schema}_b.{name}_b");
-    q.is_served(1);
-    q.sql("ALTER TABLE {q} RENAME COLUMN runat TO \"when It's due\"");
-    q.is_served(1);
-    q.sql("ALTER TABLE {q} RENAME COLUMN status TO \"Zu\"\"stand\"");
-    q.status_is("\"Zu\"\"stand\"", ["R", "T", "W", "B", "Z", "D"]);
-    q.is_served(1);
-    q.sql("ALTER TABLE {q} RENAME COLUMN owner TO \"select\"");
-    q.sql("ALTER TABLE {q} RENAME COLUMN id TO \"Nr.\"");
-    q.is_served(1);
-    let queue = q.name.clone();
-    let mut c = q.client();
-    let task = take(&mut c, &queue, "0", 1).remove(0);
+    let (table, schema) = (format!("{}_b", q.name), unique("renamed_to"));
+    for (rename, name) in [
+        (format!("ALTER TABLE {{q}} RENAME TO {table}"), table.clone()),
+        (
+            format!("CREATE SCHEMA {schema}; ALTER TABLE {{q}} SET SCHEMA {schema}"),
+            format!("{schema}.{table}"),
+        ),
+        (format!("ALTER SCHEMA {schema} RENAME TO {schema}_b"), format!("{schema}_b.{table}")),
+    ] {
+        q.is_served(1);
+        q.sql(&rename);
+        q.name = name;
+    }
+    for (column, name) in
+        [("runat", "when It's due"), ("status", "Zu\"\"stand"), ("owner", "select"), ("id", "Nr.")]
+    {
+        q.is_served(1);
+        q.sql(&format!("ALTER TABLE {{q}} RENAME COLUMN {column} TO \"{name}\""));
+        if column == "status" {
+            q.status_is("\"Zu\"\"stand\"", LETTERS);
+        }
+    }
+    let task = take(&mut q.client(), &q.name, "0", 1).remove(0);
     assert_eq!((&task["Nr."], &task["Zu\"stand"]), (&json!(1), &json!("T")), "{task}");
-    drop(c);
     q.wait_for("ready", 7);
-    let task = take(&mut q.admin, &queue, "0", 1).remove(0);
-    assert_eq!(ack(&mut q.admin, &queue, task["Nr."].as_i64().unwrap()).len(), 1);
-    let shown: Value = scalar(
-        &mut q.admin,
-        "SELECT to_jsonb(fields) FROM xqueue.definitions WHERE queue = $1::text::regclass",
-        &[&queue],
-    );
-    assert_eq!(shown["status"], json!("Zu\"stand"));
+    let task = q.ask_one("SELECT xqueue.take('{q}')");
+    assert_eq!(ack(&mut q.admin, &q.name, task["Nr."].as_i64().unwrap()).len(), 1);
+    q.is_served(1);
+    let fields = "SELECT to_jsonb(fields) FROM xqueue.definitions WHERE queue = '{q}'::regclass";
+    assert_eq!(q.ask_one(fields)["status"], json!("Zu\"stand"));
     drop(q);
-    admin.batch_execute(&format!("DROP SCHEMA {schema}_b")).unwrap();
+    admin.run(&format!("DROP SCHEMA {schema}_b"));
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Background work: delays, deadlines, lifetimes, and the workers that do it for many databases and owners.
 
 mod databases;
-mod deadlines;
 mod delays;
 mod fires;
 mod lifetime;
