@@ -6,22 +6,26 @@ use xqueue_tests::*;
 #[test]
 fn an_earlier_runat_wakes_the_worker() {
     let mut q = Queue::new("delay");
-    q.sql("SELECT xqueue.put('{q}', '{}', '2 hours')");
-    q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");
-    q.sql(
-        "INSERT INTO {q} (id, status, runat) VALUES (100, 'W', now() + interval '70 milliseconds')",
-    );
-    assert_eq!(ids(&take(&mut q.admin, &q.name, "30s", 1)), [100]);
-    // A statement moves the delay's end to now, in a transaction that commits later.
-    q.sql("BEGIN; UPDATE {q} SET runat = now() WHERE id = 1");
-    q.sql("COMMIT");
-    assert_eq!(ids(&take(&mut q.admin, &q.name, "30s", 1)), [1]);
-    // In a released savepoint, and in a prepared transaction.
-    q.sql("BEGIN; SAVEPOINT s; UPDATE {q} SET runat = now() WHERE id = 2; RELEASE s; COMMIT");
-    assert_eq!(ids(&take(&mut q.admin, &q.name, "30s", 1)), [2]);
-    q.sql("BEGIN; SELECT xqueue.put('{q}', '{\"id\": 200}', '1 millisecond'); PREPARE TRANSACTION '{q}'");
-    q.sql("COMMIT PREPARED '{q}'");
-    assert_eq!(ids(&take(&mut q.admin, &q.name, "30s", 1)), [200]);
+    q.sql("SELECT xqueue.put('{q}', '{}', '2 hours'); SELECT xqueue.put('{q}', '{}', '1 hour')");
+    for (id, change, end) in [
+        (
+            100,
+            "INSERT INTO {q} (id, status, runat) VALUES (100, 'W', now() + interval '70 milliseconds')",
+            "",
+        ),
+        // The end of the delay is now, in a transaction that commits later.
+        (1, "BEGIN; UPDATE {q} SET runat = now() WHERE id = 1", "COMMIT"),
+        (2, "BEGIN; SAVEPOINT s; UPDATE {q} SET runat = now() WHERE id = 2; RELEASE s", "COMMIT"),
+        (
+            200,
+            "BEGIN; SELECT xqueue.put('{q}', '{\"id\": 200}', '1 millisecond'); PREPARE TRANSACTION '{q}'",
+            "COMMIT PREPARED '{q}'",
+        ),
+    ] {
+        q.sql(change);
+        q.sql(end);
+        assert_eq!(ids(&take(&mut q.admin, &q.name, "30s", 1)), [id]);
+    }
 }
 
 #[test]
@@ -36,23 +40,19 @@ fn a_later_runat_is_heard_too() {
 #[test]
 fn ten_thousand_at_once() {
     let mut q = Queue::new("delay");
-    let name = q.name.clone();
     q.sql("CREATE TABLE {q}_log (xid xid8, id bigint)");
-    q.before_each(
-        "UPDATE",
-        "INSERT INTO public.{q}_log VALUES (pg_current_xact_id(), NEW.id); RETURN NEW",
-    );
+    let note = "INSERT INTO public.{q}_log VALUES (pg_current_xact_id(), NEW.id); RETURN NEW";
+    q.before_each("UPDATE", note);
     q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() + interval '150 milliseconds' FROM generate_series(1, 10000)");
     q.wait_for("ready", 10000);
     q.assert_tasks(&[("ready", 10000), ("waiting", 0)]);
-    let sql =
-        format!("SELECT max(n) FROM (SELECT count(*) AS n FROM {name}_log GROUP BY xid) AS batch");
-    let largest: i64 = scalar(&mut q.admin, &sql, &[]);
-    let bound: String = scalar(&mut q.admin, "SELECT current_setting('xqueue.batch_size')", &[]);
-    assert!(largest <= bound.parse().unwrap(), "batches are bounded: {largest}");
-    let sql = format!("SELECT count(*) = count(DISTINCT id) FROM {name}_log");
-    assert!(scalar::<bool>(&mut q.admin, &sql, &[]), "each was promoted once");
-    q.sql("DROP TABLE {q}_log CASCADE; DROP TRIGGER own ON {q}; DROP FUNCTION {q}_f()");
+    let are_bounded = "SELECT to_jsonb(max(n) <= current_setting('xqueue.batch_size')::int)
+         FROM (SELECT count(*) AS n FROM {q}_log GROUP BY xid) AS batch";
+    assert_eq!(q.ask_one(are_bounded), json!(true), "batches are bounded");
+    let once = "SELECT to_jsonb(count(*) = count(DISTINCT id)) FROM {q}_log";
+    assert_eq!(q.ask_one(once), json!(true), "each was promoted once");
+    q.mend();
+    q.sql("DROP TABLE {q}_log");
 }
 
 #[test]
@@ -63,10 +63,9 @@ fn a_poison_row_stops_no_other() {
     healthy.sql("SELECT xqueue.put('{q}', '[{}, {}]', '50 milliseconds')");
     healthy.wait_for("ready", 2);
     q.wait_for("ready", 1199);
-    assert_eq!(status(&mut q.admin, &q.name, 500).as_deref(), Some("W"));
+    assert!(q.holds(500, "status = 'W'"));
     wait_until("the error is shown", || q.error().contains("poison 500"));
-    let at = "SELECT s ? 'error_at' FROM xqueue.stats($1::text) s";
-    assert!(scalar::<bool>(&mut q.admin, at, &[&q.name]));
+    assert!(q.stats().get("error_at").is_some());
     assert_eq!(healthy.error(), "");
     // Tasks that come later are promoted too, and so is the bad row once it is repaired.
     q.sql("SELECT xqueue.put('{q}', '{}', '30 milliseconds')");
@@ -79,26 +78,25 @@ fn a_poison_row_stops_no_other() {
 #[test]
 fn a_locked_row_is_passed_over_and_promoted_later() {
     let mut q = Queue::new("delay");
-    let name = q.name.clone();
     let mut other = q.client();
     q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() + interval '1 hour' FROM generate_series(1, 5)");
-    other.batch_execute(&format!("BEGIN; SELECT FROM {name} WHERE id = 2 FOR UPDATE")).unwrap();
+    q.run(&mut other, "BEGIN; SELECT FROM {q} WHERE id = 2 FOR UPDATE");
     q.sql("UPDATE {q} SET runat = now() WHERE id <> 2");
     q.wait_for("ready", 4);
-    other.batch_execute(&format!("UPDATE {name} SET runat = now() WHERE id = 2")).unwrap();
+    q.run(&mut other, "UPDATE {q} SET runat = now() WHERE id = 2");
     q.sql("SELECT xqueue.put('{q}', '{}', '10 milliseconds')");
     q.wait_for("ready", 5);
-    other.batch_execute("COMMIT").unwrap();
+    other.run("COMMIT");
     q.wait_for("ready", 6);
     // A row that is due, but locked by a transaction that does not change it.
     q.sql(
         "INSERT INTO {q} (id, status, runat) VALUES (50, 'W', now() + interval '200 milliseconds')",
     );
-    other.batch_execute(&format!("BEGIN; SELECT FROM {name} WHERE id = 50 FOR UPDATE")).unwrap();
+    q.run(&mut other, "BEGIN; SELECT FROM {q} WHERE id = 50 FOR UPDATE");
     q.sql("SELECT xqueue.put('{q}', '{}', '250 milliseconds')");
     q.wait_for("ready", 7);
-    assert_eq!(status(&mut q.admin, &name, 50).as_deref(), Some("W"));
-    other.batch_execute("ROLLBACK").unwrap();
+    assert!(q.holds(50, "status = 'W'"));
+    other.run("ROLLBACK");
     q.wait_for("ready", 8);
 }
 
@@ -107,9 +105,9 @@ fn a_locked_table_delays_no_other_queue() {
     let (mut q, mut healthy) = (Queue::new("locked"), Queue::new("healthy"));
     let mut other = q.client();
     q.sql("SELECT xqueue.put('{q}', '{}', '100 milliseconds')");
-    other.batch_execute(&format!("BEGIN; LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", q.name)).unwrap();
+    q.run(&mut other, "BEGIN; LOCK TABLE {q} IN ACCESS EXCLUSIVE MODE");
     healthy.is_served(5);
-    other.batch_execute("COMMIT").unwrap();
+    other.run("COMMIT");
     q.wait_for("ready", 1);
 }
 
@@ -153,30 +151,16 @@ fn times_that_a_feature_makes_count() {
 #[test]
 fn times_and_tasks_behind_row_security() {
     let role = Role::create();
-    let mut owner = role.client();
-    let name = unique("delay");
-    owner
-        .batch_execute(&format!(
-            "CREATE TABLE {name} (id bigint PRIMARY KEY); \
-             SELECT xqueue.upgrade('{name}', '{{\"features\": {{\"delayed\": true}}}}'); \
-             INSERT INTO {name} VALUES (1)"
-        ))
-        .unwrap();
-    let mut q = Queue::adopt(&database(), &name);
+    let mut q = Queue::new("delay");
+    q.sql(&format!("ALTER TABLE {{q}} OWNER TO {}; INSERT INTO {{q}} (id) VALUES (1)", role.name));
     let mut consumer = q.client();
-    assert_eq!(take_all(&mut consumer, &name), [1]);
-    owner
-        .batch_execute(&format!(
-            "ALTER TABLE {name} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY"
-        ))
-        .unwrap();
+    assert_eq!(take_all(&mut consumer, &q.name), [1]);
+    q.sql("ALTER TABLE {q} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY");
     q.sql("SELECT xqueue.put('{q}', '{\"id\": 2}', delay => '10 ms')");
     drop(consumer);
-    let sql = "SELECT count(*) FROM {q} WHERE runat < now() - '100 ms'::interval";
-    let sql = sql.replace("{q}", &name);
-    wait_until("it is due", || scalar::<i64>(&mut q.admin, &sql, &[]) == 1);
+    wait_until("it is due", || q.holds(2, "runat < now() - '100 ms'::interval"));
     assert_eq!(q.calls("delay"), 0);
-    owner.batch_execute(&format!("ALTER TABLE {name} DISABLE ROW LEVEL SECURITY")).unwrap();
+    q.sql("ALTER TABLE {q} DISABLE ROW LEVEL SECURITY");
     q.wait_for("ready", 2);
 }
 
@@ -190,9 +174,9 @@ fn before_insert(q: &mut Queue, trigger: &str, body: &str) {
 
 #[test]
 fn what_a_trigger_sets_is_what_a_new_task_is() {
-    let options = json!({"features": {"delayed": true, "priority": true, "tube": true, "ttr": true, "ttl": "1 hour"}});
-    let mut q = Queue::with("delay", "id bigserial PRIMARY KEY, payload jsonb", &options);
-    let name = q.name.clone();
+    let features =
+        json!({"delayed": true, "priority": true, "tube": true, "ttr": true, "ttl": "1 hour"});
+    let mut q = Queue::with("delay", COLUMNS, &json!({ "features": features }));
     let puts = [
         "INSERT INTO {q} DEFAULT VALUES",
         "INSERT INTO {q} SELECT 1 ON CONFLICT (id) DO NOTHING",
@@ -214,15 +198,15 @@ fn what_a_trigger_sets_is_what_a_new_task_is() {
             for put in puts {
                 q.sql("DELETE FROM {q}");
                 q.sql(put);
-                let sql = format!("SELECT array_agg(DISTINCT status) FROM {name}");
-                let states: Vec<String> = scalar(&mut q.admin, &sql, &[]);
-                assert_eq!(states, [expected], "{trigger} {body}: {put}");
                 // `put` sets the time to live itself.
-                let lives = put.contains("xqueue.put") || expected == "B";
-                let sql = format!(
-                    "SELECT bool_and(expires > greatest(runat, now()) + interval '59 minutes') FROM {name}"
+                let lives = match put.contains("xqueue.put") || expected == "B" {
+                    true => "true",
+                    false => "expires > greatest(runat, now()) + interval '59 minutes'",
+                };
+                let are_so = format!(
+                    "SELECT to_jsonb(bool_and(status = '{expected}' AND {lives})) FROM {{q}}"
                 );
-                assert!(lives || scalar(&mut q.admin, &sql, &[]), "{trigger} {body}: {put}");
+                assert_eq!(q.ask_one(&are_so), json!(true), "{trigger} {body}: {put}");
             }
             q.assert_exact();
             q.sql(&format!("DROP TRIGGER {trigger} ON {{q}}"));
@@ -231,20 +215,15 @@ fn what_a_trigger_sets_is_what_a_new_task_is() {
     // Consumers see the values that the trigger set.
     before_insert(&mut q, "zz", "NEW.priority := -NEW.id; NEW.tube := 'b'");
     q.sql("DELETE FROM {q}; INSERT INTO {q} (id, tube, priority) VALUES (1, 'a', 1), (2, 'a', 2)");
-    let sql = format!("SELECT xqueue.take('{name}', tube => 'b', count => 2)");
-    assert_eq!(ids(&values(&mut q.admin, &sql, &[])), [2, 1]);
+    assert_eq!(ids(&q.ask("SELECT xqueue.take('{q}', tube => 'b', count => 2)")), [2, 1]);
     q.sql("DELETE FROM {q}; DROP TRIGGER zz ON {q}");
     // A trigger whose name sorts even later is reported, unless it is irrelevant.
     for (trigger, is_reported) in [("\"é\"", true), ("\"~z\"", true), ("\"~x\"", false)] {
         before_insert(&mut q, trigger, "NULL");
-        let report: Value = scalar(&mut q.admin, "SELECT xqueue.check($1::text)", &[&name]);
-        let hint = report["hint"].as_str().unwrap_or_default();
-        assert_eq!(report["ok"] == json!(false), is_reported, "{report}");
-        assert_eq!(
-            hint.starts_with(&format!("ALTER TRIGGER {trigger} ON")),
-            is_reported,
-            "{report}"
-        );
+        let report = q.ask_one("SELECT xqueue.check('{q}')");
+        let mend = format!("ALTER TRIGGER {trigger} ON");
+        let is_hint = report["hint"].as_str().is_some_and(|hint| hint.starts_with(&mend));
+        assert_eq!((report["ok"] == json!(false), is_hint), (is_reported, is_reported), "{report}");
         q.sql(&format!("ALTER TABLE {{q}} DISABLE TRIGGER {trigger}"));
         q.verify();
         q.sql(&format!("DROP TRIGGER {trigger} ON {{q}}"));

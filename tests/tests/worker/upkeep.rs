@@ -75,24 +75,15 @@ const CASES: &[(&str, &str, &str)] = &[
 ];
 
 /// Returns the tasks as JSON, with instants in units of ten thousand seconds from now.
-fn tasks(q: &mut Queue) -> Value {
-    let sql = "SELECT coalesce(jsonb_agg(to_jsonb(t) || jsonb_build_object(
-                   'runat', round(extract(epoch FROM (to_jsonb(t)->>'runat')::timestamptz - now()) / 10000),
-                   'expires', round(extract(epoch FROM (to_jsonb(t)->>'expires')::timestamptz - now()) / 10000)
-               ) ORDER BY id), '[]') FROM {q} t";
-    let sql = sql.replace("{q}", &q.name);
-    scalar(&mut q.admin, &sql, &[])
-}
-
-fn left(q: &mut Queue, is_done: &str) -> i64 {
-    let sql = format!("SELECT count(*) FROM {} t WHERE {is_done}", q.name);
-    scalar(&mut q.admin, &sql, &[])
-}
+const TASKS: &str = "SELECT coalesce(jsonb_agg(to_jsonb(t) || jsonb_build_object(
+        'runat', round(extract(epoch FROM (to_jsonb(t)->>'runat')::timestamptz - now()) / 10000),
+        'expires', round(extract(epoch FROM (to_jsonb(t)->>'expires')::timestamptz - now()) / 10000)
+    ) ORDER BY id), '[]') FROM {q} t";
 
 #[test]
 fn without_statements_the_worker_does_the_same() {
     // Tasks that the worker has to act on: due tasks, and taken tasks whose owner does not exist.
-    const DUE: &str = "to_jsonb(t)->>'status' IN ('W', 'T', 'Z') AND (to_jsonb(t)->>'runat')::timestamptz <= now()
+    const DUE: &str = "SELECT to_jsonb(count(*)) FROM {q} t WHERE to_jsonb(t)->>'status' IN ('W', 'T', 'Z') AND (to_jsonb(t)->>'runat')::timestamptz <= now()
         OR to_jsonb(t)->>'status' IN ('R', 'W', 'B') AND (to_jsonb(t)->>'expires')::timestamptz <= now()
         OR status = 'T' AND NOT owner IS NOT DISTINCT FROM LIVE";
     let mut consumer = connect();
@@ -102,12 +93,11 @@ fn without_statements_the_worker_does_the_same() {
         let features: Value = features.parse().unwrap();
         let mut results = vec![];
         for has_trigger in [false, true] {
-            let name = unique(&format!("upkeep{number}"));
             let own = columns.split(", ").filter_map(|column| column.split(' ').next());
             let own: BTreeMap<&str, &str> =
                 own.filter(|name| !name.is_empty()).map(|name| (name, name)).collect();
             let options = json!({"features": features, "fields": own});
-            let mut q = Queue::make(&database(), &name, &format!("{COLUMNS}{columns}"), &options);
+            let mut q = Queue::with("upkeep", &format!("{COLUMNS}{columns}"), &options);
             if has_trigger {
                 q.before_each("INSERT OR UPDATE OR DELETE", "RETURN coalesce(NEW, OLD)");
             }
@@ -116,13 +106,11 @@ fn without_statements_the_worker_does_the_same() {
             let owner = if features["ttr"].is_null() { lost } else { &live };
             q.sql(&format!("INSERT INTO {{q}} {}", values.replace("OWNER", owner)));
             let due = DUE.replace("LIVE", &live);
-            wait_until(&format!("what is due in case {number} is done"), || {
-                left(&mut q, &due) == 0
-            });
+            wait_until(&format!("what is due in case {number} is done"), || q.ask_one(&due) == 0);
             q.verify();
             let stats = q.stats();
             let counted = ["calls", "transitions", "tasks"].map(|what| stats[what].clone());
-            results.push((tasks(&mut q), counted));
+            results.push((q.ask_one(TASKS), counted));
             if has_trigger {
                 q.sql("DROP FUNCTION {q}_f CASCADE");
             }
@@ -131,43 +119,29 @@ fn without_statements_the_worker_does_the_same() {
     }
 }
 
-/// The kinds of processes in which the owner's code has run.
-const RAN: &str = "SELECT coalesce(string_agg(DISTINCT kind, ', '), '') FROM ran";
-
-/// A function that claims to be immutable and notes the kind of process it runs in.
-const SPY: &str = "CREATE TABLE ran (kind text);
-    CREATE FUNCTION note() RETURNS void LANGUAGE sql AS
-        $$ INSERT INTO public.ran SELECT backend_type FROM pg_stat_activity WHERE pid = pg_backend_pid() $$;
-    CREATE FUNCTION spy(n bigint) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS
-        $$ BEGIN PERFORM public.note(); RETURN n; END $$;
-    GRANT ALL ON ran TO public";
-
 /// If another command invalidates the table's description in the middle of a job, an empty result proves nothing.
 #[test]
 fn tasks_of_a_connection_that_ends_come_back_while_rights_are_given() {
-    let mut q = Queue::with("granted", COLUMNS, &json!({"features": {"delayed": true}}));
-    let role = Role::create();
-    let (name, is_over) = (q.name.clone(), AtomicBool::new(false));
+    let mut q = Queue::new("granted");
+    let (role, is_over) = (Role::create(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for right in ["SELECT", "INSERT"] {
             let (mut c, is_over) = (q.client(), &is_over);
-            let sql = format!(
-                "GRANT {right} ON {name} TO {0}; REVOKE {right} ON {name} FROM {0}",
-                role.name
+            let grant = format!(
+                "GRANT {right} ON {0} TO {1}; REVOKE {right} ON {0} FROM {1}",
+                q.name, role.name
             );
             scope.spawn(move || {
                 // Two threads update the same row of pg_class.
                 while !is_over.load(Ordering::Relaxed) {
-                    let _ = c.batch_execute(&sql);
+                    let _ = try_sql(&mut c, &grant);
                 }
             });
         }
         let _over = OnDrop(&is_over);
         for _ in 0..40 {
             q.sql("INSERT INTO {q} (payload) SELECT NULL FROM generate_series(1, 5)");
-            let mut c = q.client();
-            c.execute(&format!("SELECT xqueue.take('{name}', count => 5)"), &[]).unwrap();
-            drop(c);
+            q.run(&mut q.client(), "SELECT xqueue.take('{q}', count => 5)");
             q.wait_for("taken", 0);
             q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() FROM generate_series(1, 3)");
             q.wait_for("waiting", 0);
@@ -185,6 +159,13 @@ impl Drop for OnDrop<'_> {
     }
 }
 
+/// A function that claims to be immutable and notes the kind of process it runs in.
+const SPY: &str = "CREATE TABLE ran (kind text); GRANT ALL ON ran TO public;
+    CREATE FUNCTION note() RETURNS void LANGUAGE sql AS
+        $$ INSERT INTO public.ran SELECT backend_type FROM pg_stat_activity WHERE pid = pg_backend_pid() $$;
+    CREATE FUNCTION spy(n bigint) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS
+        $$ BEGIN PERFORM public.note(); RETURN n; END $$";
+
 /// An owner can lock an index after the worker has checked the table, and meanwhile add an expression that a planner
 /// would evaluate.
 #[test]
@@ -200,14 +181,14 @@ fn the_worker_of_a_database_evaluates_nothing_that_an_owner_adds_and_waits_for_n
         let mut owner = q.client();
         let lock = format!("BEGIN; ALTER INDEX {} SET TABLESPACE pg_default", q.index(index));
         q.sql(&due.replace("SOON", "now() + '300 milliseconds'"));
-        owner.batch_execute(&lock).unwrap();
+        owner.run(&lock);
         other.sql(&due.replace("SOON", "now() + '400 milliseconds'"));
         wait_until("another queue is served", || other.counted()["ready"] == json!(3));
         q.sql("CREATE STATISTICS {q}_own ON (spy(1) + id), status FROM {q}");
-        owner.batch_execute("COMMIT").unwrap();
+        owner.run("COMMIT");
         wait_until("what is due is done", || q.counted()["ready"] == json!(3));
-        let ran: String = scalar(&mut q.admin, RAN, &[]);
-        assert!(!ran.contains("xqueue worker"), "{ran}");
+        let ran = q.ask("SELECT DISTINCT to_jsonb(kind) FROM ran");
+        assert!(!ran.contains(&json!("xqueue worker")), "{ran:?}");
         q.sql("DROP STATISTICS {q}_own; TRUNCATE {q}; TRUNCATE other");
     }
 }
@@ -220,21 +201,17 @@ fn tasks_whose_change_fails_rest_and_hold_up_no_other() {
     q.sql("ALTER TABLE {q} ADD CONSTRAINT own CHECK (status <> 'R' OR id > 100)");
     q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() FROM generate_series(1, 120)");
     q.wait_for("ready", 20);
-    // Only rows that were written and rolled back are dead.
-    let dead =
-        "SELECT n_dead_tup + n_tup_upd FROM pg_stat_user_tables WHERE relid = $1::text::regclass";
-    let attempts = |q: &mut Queue| -> i64 {
-        q.sql("SELECT pg_stat_clear_snapshot()");
-        scalar(&mut q.admin, dead, &[&q.name])
-    };
     for n in 1..=20 {
         q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
         q.wait_for("ready", 20 + n);
         let shown = q.error();
         assert!(shown.contains("task ") && shown.contains("\"own\""), "{shown}");
     }
-    let most = attempts(&mut q);
-    assert!(most < 400, "{most} attempts");
+    // Only rows that were written and rolled back are dead.
+    q.sql("SELECT pg_stat_clear_snapshot()");
+    let attempts = "SELECT to_jsonb(n_dead_tup + n_tup_upd) FROM pg_stat_user_tables WHERE relid = '{q}'::regclass";
+    let attempts = q.ask_one(attempts);
+    assert!(attempts.as_i64() < Some(400), "{attempts} attempts");
     q.sql("ALTER TABLE {q} DROP CONSTRAINT own");
     q.wait_for("waiting", 0);
     wait_until("the error is gone", || q.error().is_empty());
