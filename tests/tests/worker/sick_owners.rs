@@ -20,34 +20,11 @@ fn give(q: &mut Queue, owner: &str) {
     q.sql(&format!("GRANT CREATE ON SCHEMA public TO {owner}; ALTER TABLE {{q}} OWNER TO {owner}"));
 }
 
-/// A role in the test's own database, dropped at the end with everything that it owns there.
-struct Owner {
-    name: String,
-    database: String,
-}
-
-impl Owner {
-    fn create(database: &Database, theme: &str) -> Owner {
-        let name = unique(theme);
-        database.client().batch_execute(&format!("CREATE ROLE {name}")).unwrap();
-        Owner { name, database: database.name.clone() }
-    }
-
-    fn queue(&self, theme: &str) -> Queue {
-        let mut q = Queue::make(&self.database, &unique(theme), COLUMNS, &options());
-        give(&mut q, &self.name);
-        q
-    }
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        let sql = format!("DROP OWNED BY {0}; DROP ROLE {0}", self.name);
-        let dropped = connect_to(&self.database).batch_execute(&sql);
-        if !std::thread::panicking() {
-            dropped.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
-        }
-    }
+/// Creates a queue of a role in the test's own database.
+fn owned(database: &Database, role: &Role) -> Queue {
+    let mut q = Queue::make(&database.name, &unique("owned"), COLUMNS, &options());
+    give(&mut q, &role.name);
+    q
 }
 
 /// Creates a trigger that notes in each task the process that promoted it, and a random number from that process.
@@ -59,8 +36,8 @@ fn note_process(q: &mut Queue, also: &str) {
 
 /// Returns the noted values of one key in the ready tasks.
 fn noted(q: &mut Queue, key: &str) -> BTreeSet<String> {
-    let sql = format!("SELECT payload->>'{key}' FROM {} WHERE payload ? '{key}'", q.name);
-    q.admin.query(&sql, &[]).unwrap().iter().map(|row| row.get(0)).collect()
+    let sql = format!("SELECT to_jsonb(payload->>'{key}') FROM {{q}} WHERE payload ? '{key}'");
+    q.ask(&sql).iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// Creates a queue whose recount takes long: each of its tubes takes long to decompress, and so does its invalid status.
@@ -121,22 +98,15 @@ fn a_recount_gives_way_to_a_session_that_needs_the_list_of_queues_or_an_index() 
 #[test]
 fn the_slow_queues_of_an_owner_do_not_keep_the_worker_from_those_of_others() {
     const QUEUES: usize = 12;
-    let database = Database::new("owners");
-    let owner = Owner::create(&database, "slow");
-    let mut slow: Vec<Queue> = (0..QUEUES)
-        .map(|_| {
-            let mut q = owner.queue("slow");
-            // Functions of the server itself that run far longer than a job is allowed to.
-            let factorials = vec!["factorial(n)"; 40].join(" + ");
-            q.sql(&format!(
-                "ALTER TABLE {{q}} ADD CONSTRAINT own CHECK (status <> 'R' OR n IS NULL OR {factorials} > 0)"
-            ));
-            q
-        })
-        .collect();
+    let (owner, database) = (Role::create(), Database::new("owners"));
     let mut healthy = Queue::new_in(&database.name, "healthy");
     healthy.is_served(1);
+    // Functions of the server itself that run far longer than a job is allowed to.
+    let factorials = ["factorial(n)"; 40].join(" + ");
+    let check = format!("CHECK (status <> 'R' OR n IS NULL OR {factorials} > 0)");
+    let mut slow = [(); QUEUES].map(|()| owned(&database, &owner));
     for q in &mut slow {
+        q.sql(&format!("ALTER TABLE {{q}} ADD CONSTRAINT own {check}"));
         q.is_served(1);
     }
     for q in &mut slow {
@@ -149,28 +119,22 @@ fn the_slow_queues_of_an_owner_do_not_keep_the_worker_from_those_of_others() {
     healthy.is_served(3);
     let tried = count();
     assert!(tried < QUEUES as i64 / 2, "{tried} of {QUEUES} before another's is served");
-    for q in &mut slow {
-        q.sql("UPDATE {q} SET n = NULL WHERE n IS NOT NULL");
-    }
-    for q in &mut slow {
-        q.wait_for("waiting", 0);
-    }
-    drop(slow);
+    slow.iter_mut().for_each(|q| q.sql("UPDATE {q} SET n = NULL WHERE n IS NOT NULL"));
+    slow.iter_mut().for_each(|q| q.wait_for("waiting", 0));
 }
 
 #[test]
 fn a_job_worker_serves_no_second_owner() {
+    let owners = [(); 3].map(|()| Role::create());
     let database = Database::new("bound");
-    let owners: Vec<Owner> = (0..3).map(|_| Owner::create(&database, "bound")).collect();
-    let mut queues: Vec<Queue> = owners.iter().map(|owner| owner.queue("bound")).collect();
+    let mut queues = owners.each_ref().map(|owner| owned(&database, owner));
     // The first owner's code changes the state of each session that it runs in.
     for (index, q) in queues.iter_mut().enumerate() {
         note_process(q, if index == 0 { "PERFORM setseed(0.25);" } else { "" });
     }
     let mut c = database.client();
-    let seeded = "SELECT random()::text FROM setseed(0.25), generate_series(1, 50)";
-    let seeded: BTreeSet<String> =
-        c.query(seeded, &[]).unwrap().iter().map(|row| row.get(0)).collect();
+    let seeded = "SELECT array_agg(random()::text) FROM setseed(0.25), generate_series(1, 50)";
+    let seeded: Vec<String> = scalar(&mut c, seeded, &[]);
     for round in 0..6 {
         for q in &mut queues {
             q.is_served(1);
@@ -185,8 +149,8 @@ fn a_job_worker_serves_no_second_owner() {
             assert!(other.is_none(), "process {pid} served {other:?} and {index}");
         }
         if index > 0 {
-            let known: Vec<_> = noted(q, "random").intersection(&seeded).cloned().collect();
-            assert!(known.is_empty(), "another's random numbers: {known:?}");
+            let numbers = noted(q, "random");
+            assert!(seeded.iter().all(|known| !numbers.contains(known)), "{numbers:?}, {seeded:?}");
         }
     }
     // A new owner of the table also gets another process.
@@ -196,27 +160,28 @@ fn a_job_worker_serves_no_second_owner() {
     let after = noted(&mut queues[0], "pid");
     assert!(before.is_disjoint(&after), "{before:?}, {after:?}");
     queues.iter_mut().for_each(Queue::mend);
-    drop(queues);
 }
 
 #[test]
 fn a_busy_owner_keeps_its_job_worker() {
-    let database = Database::new("kept");
-    let owner = Owner::create(&database, "kept");
-    let (mut first, mut second) = (owner.queue("kept"), owner.queue("kept"));
-    note_process(&mut first, "");
-    note_process(&mut second, "");
+    let (owner, database) = (Role::create(), Database::new("kept"));
+    let mut queues = [(); 2].map(|()| owned(&database, &owner));
+    queues.iter_mut().for_each(|q| note_process(q, ""));
     for _ in 0..20 {
-        first.is_served(1);
-        second.is_served(1);
+        queues.iter_mut().for_each(|q| q.is_served(1));
     }
-    let (mut pids, others) = (noted(&mut first, "pid"), noted(&mut second, "pid"));
-    pids.extend(others);
+    let pids: BTreeSet<String> = queues.iter_mut().flat_map(|q| noted(q, "pid")).collect();
     // One process for each piece of work would make 40. On a busy machine an idle process can end earlier.
     assert!(pids.len() <= 10, "processes for one owner: {pids:?}");
-    first.mend();
-    second.mend();
-    drop((first, second));
+    queues.iter_mut().for_each(Queue::mend);
+}
+
+/// Creates a queue of a role on a server for one test.
+fn queue_of(server: &Cluster, owner: &str) -> Queue {
+    let features = json!({"features": {"delayed": true, "ttl": true}});
+    let mut q = Queue::make_at(server.config(), &unique(owner), COLUMNS, &features);
+    give(&mut q, owner);
+    q
 }
 
 #[test]
@@ -224,39 +189,27 @@ fn owners_take_turns_at_a_single_job_worker() {
     let server = Cluster::new(
         "xqueue.max_job_workers = 1\nxqueue.batch_size = 20\nmax_worker_processes = 5\n",
     );
-    server.client().batch_execute("CREATE ROLE a; CREATE ROLE b; CREATE ROLE c").unwrap();
-    let make = |owner| {
-        let mut q = Queue::make_at(server.config(), &unique(owner), COLUMNS, &options());
-        give(&mut q, owner);
-        note_process(&mut q, "PERFORM pg_sleep(0.002);");
-        q
-    };
-    let mut queues = ["a", "b", "c"].map(make);
-    let [a, b, c] = &mut queues;
-    for q in [&mut *a, &mut *b] {
+    server.client().run("CREATE ROLE a; CREATE ROLE b; CREATE ROLE c");
+    let mut queues = ["a", "b", "c"].map(|owner| queue_of(&server, owner));
+    queues.iter_mut().for_each(|q| note_process(q, "PERFORM pg_sleep(0.002);"));
+    let [crowd @ .., last] = &mut queues;
+    for q in &mut *crowd {
         q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() FROM generate_series(1, 1000)");
     }
-    c.is_served(3);
-    for q in [&mut *a, &mut *b] {
+    last.is_served(3);
+    for q in &mut *crowd {
         assert_ne!(q.counted()["ready"], json!(0), "it has had turns");
         assert_ne!(q.counted()["waiting"], json!(0), "it is not through");
     }
-    for q in [&mut *a, &mut *b] {
-        q.wait_for("waiting", 0);
-    }
+    crowd.iter_mut().for_each(|q| q.wait_for("waiting", 0));
     queues.iter_mut().for_each(Queue::mend);
 }
 
 #[test]
 fn a_job_worker_is_kept_for_no_longer_than_a_time_limit_allows() {
     let server = Cluster::new("xqueue.max_job_workers = 1\nxqueue.worker_timeout = 200\n");
-    server.client().batch_execute("CREATE ROLE a; CREATE ROLE b").unwrap();
-    let features = json!({"features": {"delayed": true, "ttl": true}});
-    let [mut slow, mut other] = ["a", "b"].map(|owner| {
-        let mut q = Queue::make_at(server.config(), &unique(owner), COLUMNS, &features);
-        give(&mut q, owner);
-        q
-    });
+    server.client().run("CREATE ROLE a; CREATE ROLE b");
+    let [mut slow, mut other] = ["a", "b"].map(|owner| queue_of(&server, owner));
     // Two kinds of work, and each task takes nearly as long as the limit allows.
     slow.before_each(
         "UPDATE OR DELETE",
@@ -268,82 +221,58 @@ fn a_job_worker_is_kept_for_no_longer_than_a_time_limit_allows() {
          INSERT INTO {q} (status, expires) SELECT 'R', now() FROM generate_series(1, 50)",
     );
     note_process(&mut other, "");
-    let log = format!("{}_log", slow.name);
-    let mut both_have_turns = || {
-        let sql = format!("SELECT count(DISTINCT job) FROM {log} WHERE operation = $1");
-        ["UPDATE", "DELETE"]
-            .into_iter()
-            .all(|kind| scalar::<i64>(&mut slow.admin, &sql, &[&kind]) > 2)
-    };
-    wait_until("both kinds have had turns", &mut both_have_turns);
+    let turns = "SELECT to_jsonb(count(DISTINCT job) FILTER (WHERE operation = 'UPDATE') > 2
+        AND count(DISTINCT job) FILTER (WHERE operation = 'DELETE') > 2) FROM {q}_log";
+    wait_until("both kinds have had turns", || slow.ask_one(turns) == json!(true));
     other.is_served(1);
-    let jobs = format!(
-        "SELECT max(n), max(kinds) FROM (SELECT count(*) n, count(DISTINCT operation) kinds FROM {log} GROUP BY job) j"
-    );
-    let row = slow.admin.query_one(&jobs, &[]).unwrap();
-    let (tasks, kinds): (i64, i64) = (row.get(0), row.get(1));
-    assert!(tasks <= 3 && kinds == 1, "{tasks} tasks of {kinds} kinds in a job");
+    let most = "SELECT jsonb_build_object('tasks', max(n), 'kinds', max(kinds)) FROM
+        (SELECT count(*) n, count(DISTINCT operation) kinds FROM {q}_log GROUP BY job) j";
+    let most = slow.ask_one(most);
+    assert!(most["tasks"].as_i64() <= Some(3) && most["kinds"] == 1, "{most} in a job");
     slow.mend();
     slow.wait_for("waiting", 0);
-}
-
-fn signal(name: &str, process: i32) {
-    let sent = std::process::Command::new("kill").args([name, &process.to_string()]).status();
-    assert!(sent.expect("kill").success());
 }
 
 /// A stopped process reacts to no signal, like a loop in C that never checks for interrupts.
 #[test]
 fn an_owner_whose_code_hears_no_signal_has_no_second_job_worker() {
     let server = Cluster::new("xqueue.max_job_workers = 1\nxqueue.worker_timeout = '200ms'\n");
-    let mut c = server.client();
-    c.batch_execute(
-        "CREATE ROLE deaf; CREATE ROLE other; GRANT CREATE ON SCHEMA public TO deaf, other",
-    )
-    .unwrap();
-    let queue = |name: &str, owner: &str, body: &str| {
-        let mut q = Queue::make_at(server.config(), name, COLUMNS, &options());
-        q.before_each("UPDATE", &format!("{body}; RETURN NEW"));
-        q.sql(&format!("ALTER TABLE {{q}} OWNER TO {owner}"));
-        q
-    };
-    let mut deaf = queue(
-        "first",
-        "deaf",
-        "LOOP BEGIN PERFORM pg_sleep(600); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP",
-    );
-    let mut second = queue("second", "deaf", "NULL");
-    let mut other = queue("third", "other", "NULL");
+    server.client().run("CREATE ROLE deaf; CREATE ROLE other");
+    let mut queues = ["deaf", "deaf", "other"].map(|owner| queue_of(&server, owner));
+    let endless =
+        "LOOP BEGIN PERFORM pg_sleep(600); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP";
+    for (q, body) in queues.iter_mut().zip([endless, "RETURN NEW", "RETURN NEW"]) {
+        q.before_each("UPDATE", body);
+    }
+    let [deaf, second, other] = &mut queues;
     deaf.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
-    let asleep = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'xqueue job worker' \
+    let asleep = "SELECT max(pid) FROM pg_stat_activity WHERE backend_type = 'xqueue job worker' \
                   AND wait_event = 'PgSleep'";
-    wait_until("its code runs", || !c.query(asleep, &[]).unwrap().is_empty());
-    let stopped: i32 = c.query(asleep, &[]).unwrap()[0].get(0);
-    signal("-STOP", stopped);
+    let mut pid = None;
+    wait_until("its code runs", || {
+        pid = scalar(&mut deaf.admin, asleep, &[]);
+        pid.is_some()
+    });
+    let stopped = Stopped::backend(pid.expect("a process"));
     second.sql("SELECT xqueue.put('{q}', '{}', '1 millisecond')");
-    let left_alone = |q: &mut Queue| {
-        let error = |q: &mut Queue| q.stats()["error"].as_str().unwrap_or_default().to_string();
-        wait_until("it is left alone", || {
-            error(q).contains("did not end when its worker was told to")
-        });
+    let wait_until_left_alone = |q: &mut Queue| {
+        let words = "did not end when its worker was told to";
+        wait_until("it is left alone", || q.error().contains(words));
     };
-    left_alone(&mut deaf);
+    wait_until_left_alone(deaf);
     other.is_served(3);
     assert_eq!(second.counted()["waiting"], json!(1), "its owner has a job worker");
-    signal("-CONT", stopped);
+    drop(stopped);
     second.wait_for("ready", 1);
-    left_alone(&mut deaf);
+    wait_until_left_alone(deaf);
     // The queue stays excluded after a crash.
-    for q in [&mut deaf, &mut second, &mut other] {
-        q.abandon();
-    }
     server.stop("immediate");
     server.start();
-    let again = |name: &str| Queue::adopt_at(server.config(), name);
-    let (mut deaf, mut second, mut other) = (again("first"), again("second"), again("third"));
-    left_alone(&mut deaf);
+    queues.iter_mut().for_each(Queue::reconnect);
+    let [deaf, second, other] = &mut queues;
+    wait_until_left_alone(deaf);
     // Tasks that were ready before the crash can be waiting again.
-    for q in [&mut second, &mut other] {
+    for q in [second, other] {
         q.sql("SELECT xqueue.put('{q}', '{}', '1 millisecond')");
         q.wait_for("waiting", 0);
     }

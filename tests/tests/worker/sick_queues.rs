@@ -11,6 +11,9 @@ const CONSUMER: &str = env!("CARGO_BIN_EXE_consumer");
 /// Never ends, and ignores the cancellation of its statement.
 const ENDLESS: &str = "LOOP BEGIN PERFORM pg_sleep(1); EXCEPTION WHEN query_canceled OR OTHERS THEN NULL; END; END LOOP";
 
+/// A task that is due.
+const DUE: &str = "INSERT INTO {q} (status, runat) VALUES ('W', now())";
+
 /// Returns the job workers of the database that `c` is connected to.
 fn job_workers(c: &mut Client) -> Vec<i32> {
     workers(c, "xqueue job worker")
@@ -18,19 +21,25 @@ fn job_workers(c: &mut Client) -> Vec<i32> {
 
 /// Creates a queue with delays on a server for one test.
 fn queue_at(server: &Cluster, name: &str) -> Queue {
-    let columns = "id bigserial PRIMARY KEY, payload jsonb";
-    Queue::make_at(server.config(), name, columns, &json!({"features": {"delayed": true}}))
+    Queue::make_at(server.config(), name, COLUMNS, &json!({"features": {"delayed": true}}))
+}
+
+/// Creates a queue whose trigger never ends, and waits until a job worker runs it.
+#[track_caller]
+fn endless(database: &Database) -> Queue {
+    let mut q = Queue::new_in(&database.name, "sick");
+    q.before_each("UPDATE", ENDLESS);
+    q.sql(DUE);
+    wait_until("it runs", || !job_workers(&mut q.admin).is_empty());
+    q
 }
 
 #[test]
 fn a_trigger_that_cannot_be_cancelled_stops_no_other_queue() {
     let database = Database::new("deaf");
-    let mut sick = Queue::new_in(&database.name, "sick");
     let mut healthy = Queue::new_in(&database.name, "healthy");
-    sick.before_each("UPDATE", ENDLESS);
-    sick.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
+    let mut sick = endless(&database);
     let mut c = database.client();
-    wait_until("it runs", || !job_workers(&mut c).is_empty());
     let first = job_workers(&mut c);
     healthy.is_served(5);
     // Tasks of a lost consumer come back as well.
@@ -51,26 +60,16 @@ fn a_trigger_that_cannot_be_cancelled_stops_no_other_queue() {
 fn the_sick_queues_of_a_role_do_not_keep_another_from_its_triggers() {
     let database = Database::new("crowd");
     let owner = unique("crowd");
-    let mut sick: Vec<Queue> = (0..3)
-        .map(|_| {
-            let mut q = Queue::new_in(&database.name, "sick");
-            q.before_each("UPDATE", ENDLESS);
-            q
-        })
-        .collect();
     let mut honest = Queue::new_in(&database.name, "honest");
     honest.sql(&format!(
         "CREATE ROLE {owner}; GRANT CREATE ON SCHEMA public TO {owner}; ALTER TABLE {{q}} OWNER TO {owner}"
     ));
     honest.before_each("UPDATE", "RETURN NEW");
-    for q in &mut sick {
-        q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
-    }
-    let mut c = database.client();
-    wait_until("one runs", || !job_workers(&mut c).is_empty());
+    let mut sick = [(); 3].map(|()| endless(&database));
     for _ in 0..10 {
         honest.is_served(1);
-        assert!(job_workers(&mut c).len() <= 2, "as many as xqueue.max_job_workers allows");
+        let running = job_workers(&mut honest.admin).len();
+        assert!(running <= 2, "as many as xqueue.max_job_workers allows");
     }
     // Every failing queue gets its turn.
     for q in &mut sick {
@@ -87,27 +86,18 @@ fn the_sick_queues_of_a_role_do_not_keep_another_from_its_triggers() {
 #[test]
 fn a_queue_and_the_extension_and_the_database_are_dropped_while_a_job_runs() {
     let mut database = Database::new("dropped");
-    let mut c = database.client();
     for what in ["DROP TABLE {q}", "DROP EXTENSION xqueue CASCADE"] {
-        let mut q = Queue::new_in(&database.name, "sick");
-        q.before_each("UPDATE", ENDLESS);
-        q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
-        wait_until("it runs", || !job_workers(&mut c).is_empty());
+        let mut q = endless(&database);
         q.abandon();
         q.sql(&format!("SET lock_timeout = '15s'; {what}"));
         wait_until("the job worker leaves or has nothing to do", || {
             let busy = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'xqueue job worker' \
                         AND datname = current_database() AND state = 'active')";
-            scalar(&mut c, busy, &[])
+            scalar(&mut q.admin, busy, &[])
         });
     }
-    c.batch_execute("CREATE EXTENSION xqueue").unwrap();
-    let mut q = Queue::new_in(&database.name, "sick");
-    q.before_each("UPDATE", ENDLESS);
-    q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
-    wait_until("it runs", || !job_workers(&mut c).is_empty());
-    q.abandon();
-    drop((q, c));
+    database.client().run("CREATE EXTENSION xqueue");
+    endless(&database).abandon();
     let name = database.name.clone();
     database.wait_until_alone();
     database.sql(&format!("DROP DATABASE {name}"));
@@ -116,11 +106,8 @@ fn a_queue_and_the_extension_and_the_database_are_dropped_while_a_job_runs() {
 #[test]
 fn a_job_worker_needs_no_worker_of_the_database() {
     let database = Database::new("orphans");
-    let mut sick = Queue::new_in(&database.name, "sick");
-    sick.before_each("UPDATE", ENDLESS);
-    sick.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
+    let mut sick = endless(&database);
     let mut c = database.client();
-    wait_until("it runs", || !job_workers(&mut c).is_empty());
     let first = job_workers(&mut c);
     end_worker(&mut c);
     wait_until("it is ended as it takes too long", || {
@@ -131,62 +118,53 @@ fn a_job_worker_needs_no_worker_of_the_database() {
     sick.wait_for("ready", 1);
 }
 
-/// Returns the number of the worker's attempts on one queue while the other was served `served` times.
-fn rounds_while(sick: &mut Queue, healthy: &mut Queue, served: i64) -> i64 {
-    let rounds = format!("SELECT last_value FROM {}_rounds", sick.name);
-    let before: i64 = scalar(&mut sick.admin, &rounds, &[]);
-    healthy.is_served(served);
-    let after: i64 = scalar(&mut sick.admin, &rounds, &[]);
-    after - before
-}
-
 #[test]
 fn what_comes_to_nothing_is_not_tried_again_at_once() {
+    const PAST: &str = "'2001-01-01'";
+    const TAKEN: &str = "INSERT INTO {q} (status) VALUES ('T')";
+    const ENDED: &str = "INSERT INTO {q} (status, owner) VALUES ('T', gen_random_uuid())";
     let database = Database::new("reverted");
     let mut healthy = Queue::new_in(&database.name, "healthy");
-    let is_worker = "current_setting('application_name') LIKE 'xqueue %'";
-    let count = "PERFORM nextval(TG_RELID::regclass::text || '_rounds')";
-    let due = "INSERT INTO {q} (status, runat) VALUES ('W', now())";
-    let past = "'2001-01-01'";
-    let taken = "INSERT INTO {q} (status) VALUES ('T')";
-    let ended = "INSERT INTO {q} (status, owner) VALUES ('T', gen_random_uuid())";
-    for (name, event, body, task) in [
-        ("revert", "UPDATE", "RETURN OLD".to_string(), due),
-        ("refuse", "UPDATE", "RETURN NULL".to_string(), due),
-        ("past", "UPDATE", format!("NEW.status := 'W'; NEW.runat := {past}; RETURN NEW"), due),
-        (
-            "anew",
-            "UPDATE",
-            format!(
-                "EXECUTE format('INSERT INTO %s (status, runat) VALUES (%L, %L)', TG_RELID::regclass, 'W', {past}); RETURN NEW"
-            ),
-            due,
-        ),
-        ("orphan", "UPDATE", "RETURN NULL".to_string(), taken),
-        ("kept", "UPDATE", "RETURN OLD".to_string(), taken),
-        ("session", "UPDATE", "RETURN OLD".to_string(), ended),
-        ("lost", "UPDATE", "RETURN NULL".to_string(), ended),
+    let past = format!("NEW.status := 'W'; NEW.runat := {PAST}; RETURN NEW");
+    let anew = format!("INSERT INTO public.{{q}} (status, runat) VALUES ('W', {PAST}); RETURN NEW");
+    for (name, body, task) in [
+        ("revert", "RETURN OLD", DUE),
+        ("refuse", "RETURN NULL", DUE),
+        ("past", &past, DUE),
+        ("anew", &anew, DUE),
+        ("orphan", "RETURN NULL", TAKEN),
+        ("kept", "RETURN OLD", TAKEN),
+        ("session", "RETURN OLD", ENDED),
+        ("lost", "RETURN NULL", ENDED),
     ] {
         let mut q = Queue::new_in(&database.name, name);
         q.sql("CREATE SEQUENCE {q}_rounds");
-        let body = format!("IF NOT {is_worker} THEN RETURN NEW; END IF; {count}; {body}");
-        q.before_each(event, &body);
+        q.before_each(
+            "UPDATE",
+            &format!(
+                "IF current_setting('application_name') NOT LIKE 'xqueue %' THEN RETURN NEW; END IF;
+                 PERFORM nextval('public.{{q}}_rounds'); {body}"
+            ),
+        );
         q.sql(task);
         // The next worker compares taken tasks with the sessions.
         end_worker(&mut q.admin);
-        let called = format!("SELECT is_called FROM {}_rounds", q.name);
-        wait_until(&format!("{name}: the worker has come by"), || {
-            scalar(&mut q.admin, &called, &[])
-        });
+        let rounds = |q: &mut Queue| -> i64 {
+            let rounds = format!("SELECT last_value * is_called::int FROM {}_rounds", q.name);
+            scalar(&mut q.admin, &rounds, &[])
+        };
+        wait_until(&format!("{name}: the worker has come by"), || rounds(&mut q) > 0);
         // Waits until the short pauses at the beginning have passed.
         healthy.is_served(10);
-        let rounds = rounds_while(&mut q, &mut healthy, 10);
-        assert!(rounds <= 10, "{name}: {rounds} rounds while another queue was served 10 times");
+        let before = rounds(&mut q);
+        healthy.is_served(10);
+        let more = rounds(&mut q) - before;
+        assert!(more <= 10, "{name}: {more} rounds while another queue was served 10 times");
         // Without the trigger, the queue is served.
-        q.sql("SET lock_timeout = '15s'; DROP TRIGGER own ON {q}");
+        q.mend();
         q.wait_for("waiting", 0);
         q.wait_for("taken", 0);
-        q.sql("DROP FUNCTION {q}_f(); DROP SEQUENCE {q}_rounds");
+        q.sql("DROP SEQUENCE {q}_rounds");
     }
 }
 

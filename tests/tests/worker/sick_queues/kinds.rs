@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Returns true if the queue is left to a job worker, on a server without a free worker slot, and false if it is
 /// served.
 fn is_left(q: &mut Queue) -> bool {
-    q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
+    q.sql(DUE);
     wait_until("it is served, or left to a job worker", || {
         q.counted()["waiting"] == json!(0) || q.error().contains("raise max_worker_processes")
     });
@@ -18,7 +18,7 @@ fn what_users_define_and_what_may_be_costly_is_left_to_a_job_worker() {
     let server = Cluster::new("max_worker_processes = 4\n");
     server.wait_running();
     let mut c = server.client();
-    c.batch_execute(
+    c.run(
         "CREATE FUNCTION compare(a bigint, b bigint) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
              $$ BEGIN RETURN pg_catalog.btint8cmp(a, b); END $$;
          CREATE FUNCTION hashed(a bigint) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
@@ -48,13 +48,12 @@ fn what_users_define_and_what_may_be_costly_is_left_to_a_job_worker() {
          CREATE TYPE letters AS ENUM ('a', 'b');
          CREATE FUNCTION hook(task jsonb, event text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN END $$;
          CREATE TABLE log (fine bool)",
-    )
-    .unwrap();
+    );
     // A collation with ICU rules has only data. Servers without ICU have libc collations only.
     let rules =
         "CREATE COLLATION own (provider = icu, locale = 'und-u-ks-level2', deterministic = false)";
     if c.batch_execute(rules).is_err() {
-        c.batch_execute("CREATE COLLATION own (provider = libc, locale = 'C')").unwrap();
+        c.run("CREATE COLLATION own (provider = libc, locale = 'C')");
     }
     let column = |definition: &str| format!("ALTER TABLE {{q}} ADD COLUMN x {definition}");
     let indexed = |definition: &str, index: &str| {

@@ -2,32 +2,29 @@
 
 use super::*;
 
+/// Returns the pauses, in seconds, between the queue's first `count` failures.
+fn pauses(q: &mut Queue, count: usize) -> Vec<f64> {
+    let mut failures: Vec<f64> = vec![];
+    while failures.len() < count {
+        wait_until("it fails again", || {
+            let last = q.stats()["error_at"].as_f64().filter(|at| failures.last() != Some(at));
+            failures.extend(last);
+            last.is_some()
+        });
+    }
+    failures.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
 #[test]
 fn what_has_to_be_ended_is_tried_again_after_growing_pauses() {
     let server = Cluster::new("xqueue.worker_timeout = 100\n");
     let mut sick = queue_at(&server, "sick");
     sick.before_each("UPDATE", ENDLESS);
-    sick.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
-    let failures = failures(&mut sick, 4);
-    let pauses: Vec<f64> = failures.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    sick.sql(DUE);
+    let pauses = pauses(&mut sick, 4);
     assert!(pauses[0] >= 1.0 && pauses[1] >= 2.0 && pauses[2] >= 4.0, "{pauses:?}");
     sick.mend();
     sick.wait_for("ready", 1);
-}
-
-/// Returns the times, in seconds, of the queue's first `count` failures.
-fn failures(q: &mut Queue, count: usize) -> Vec<f64> {
-    let failed_at = "SELECT (s->>'error_at')::float8 FROM xqueue.stats() s";
-    let mut failures: Vec<f64> = vec![];
-    while failures.len() < count {
-        wait_until("it fails again", || {
-            let last: Option<f64> = scalar(&mut q.admin, failed_at, &[]);
-            let is_new = last.is_some() && last != failures.last().copied();
-            failures.extend(last.filter(|_| is_new));
-            is_new
-        });
-    }
-    failures
 }
 
 #[test]
@@ -43,15 +40,16 @@ fn tasks_that_a_trigger_refuses_are_tried_less_and_less_and_hold_up_no_other() {
         "INSERT INTO {q} (status, runat, payload) SELECT 'W', now(), '{\"bad\": true}' FROM generate_series(1, 5)",
     );
     // A worker that sees the tasks before their commit is reported tries them one more time at the beginning.
-    let failures = failures(&mut q, 7);
-    let pauses: Vec<f64> = failures.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let pauses = pauses(&mut q, 7);
     assert!(pauses[5] >= 1.6, "a second was the most once: {pauses:?}");
     // The refused tasks pause while others that fall due are served.
-    let tries = format!("SELECT last_value FROM {}_tries", q.name);
-    let before: i64 = scalar(&mut q.admin, &tries, &[]);
+    let tries = |q: &mut Queue| -> i64 {
+        scalar(&mut q.admin, "SELECT last_value FROM refused_tries", &[])
+    };
+    let before = tries(&mut q);
     q.is_served(20);
-    let after: i64 = scalar(&mut q.admin, &tries, &[]);
-    assert!(after - before <= 15, "{} tries of 5 tasks", after - before);
+    let more = tries(&mut q) - before;
+    assert!(more <= 15, "{more} tries of 5 tasks");
     assert_eq!(q.counted()["waiting"], json!(5));
     assert!(q.error().contains("refused"));
     // Repairing the table ends the pause.
@@ -67,7 +65,8 @@ fn what_took_too_long_is_tried_again_though_nothing_else_falls_due() {
         "UPDATE",
         "IF EXISTS (SELECT FROM public.{q}_slow) THEN PERFORM pg_sleep(100); END IF; RETURN NEW",
     );
-    q.sql("CREATE TABLE {q}_slow AS SELECT; INSERT INTO {q} (status, runat) VALUES ('W', now())");
+    q.sql("CREATE TABLE {q}_slow AS SELECT");
+    q.sql(DUE);
     wait_until("it takes too long", || !q.error().is_empty());
     q.sql("DELETE FROM {q}_slow");
     q.wait_for("ready", 1);
@@ -88,7 +87,7 @@ fn without_a_place_for_a_job_worker_other_queues_go_on_and_the_log_names_the_set
          ALTER TABLE {{q}} ADD CONSTRAINT own CHECK (status <> 'R' OR {factorials} > 0)"
     ));
     for q in [&mut waiting, &mut slow] {
-        q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
+        q.sql(DUE);
         wait_until("it says why it waits", || q.error().contains("raise max_worker_processes"));
     }
     wait_until("the log says so", || server.log().contains("HINT:  Raise max_worker_processes"));
