@@ -1,7 +1,9 @@
 //! Missing and stuck workers are reported.
 
-use std::process::Command;
 use xqueue_tests::*;
+
+const JOBS: &str = r#"SELECT xqueue.create('jobs', '{"features": {"delayed": true}}')"#;
+const IS_READY: &str = "SELECT count(*) = 1 FROM jobs WHERE status = 'R'";
 
 fn error(c: &mut Client) -> String {
     scalar(c, "SELECT COALESCE(max(error), '') FROM xqueue.queues", &[])
@@ -11,14 +13,8 @@ fn error(c: &mut Client) -> String {
 #[track_caller]
 fn serves_another(server: &Cluster, name: &str, delay: &str) -> Client {
     let mut c = server.new_database(name);
-    c.batch_execute(&format!(
-        r#"SELECT xqueue.create('jobs', '{{"features": {{"delayed": true}}}}');
-           SELECT xqueue.put('jobs', '{{}}', delay => '{delay}')"#
-    ))
-    .unwrap();
-    wait_until(&format!("{name} has a worker"), || {
-        scalar(&mut c, "SELECT count(*) = 1 FROM jobs WHERE status = 'R'", &[])
-    });
+    c.run(&format!("{JOBS}; SELECT xqueue.put('jobs', '{{}}', delay => '{delay}')"));
+    wait_until(&format!("{name} has a worker"), || scalar(&mut c, IS_READY, &[]));
     c
 }
 
@@ -27,8 +23,7 @@ fn serves_another(server: &Cluster, name: &str, delay: &str) -> Client {
 fn transactions_of_workers_are_not_limited() {
     let server = Cluster::new("");
     let mut admin = server.client();
-    let version = "SELECT current_setting('server_version_num')::int >= 170000";
-    if !scalar::<bool>(&mut admin, version, &[]) {
+    if !is_since_17(&mut admin) {
         return;
     }
     admin.run("CREATE DATABASE hasty");
@@ -40,14 +35,15 @@ fn transactions_of_workers_are_not_limited() {
     c.run("INSERT INTO jobs (payload) SELECT repeat('x', 500) FROM generate_series(1, 50000)");
     c.run("SELECT xqueue.upgrade('jobs', '{\"features\": {\"delayed\": true}}')");
     c.run("SELECT xqueue.put('jobs', '{}', delay => '10 ms')");
-    wait_until("the task is ready", || {
-        scalar(&mut c, "SELECT count(*) = 50001 FROM jobs WHERE status = 'R'", &[])
-    });
     // The worker has to count the table, which takes longer than the limit.
-    wait_until("the table is counted", || {
-        scalar(&mut c, "SELECT (xqueue.stats('jobs')->>'exact')::bool", &[])
-    });
+    let done =
+        "SELECT s->'exact' = 'true' AND s->'tasks'->'ready' = '50001' FROM xqueue.stats('jobs') s";
+    wait_until("the task is ready, and the table is counted", || scalar(&mut c, done, &[]));
     assert!(!server.log().contains("transaction timeout"));
+}
+
+fn is_since_17(c: &mut Client) -> bool {
+    scalar(c, "SELECT current_setting('server_version_num')::int >= 170000", &[])
 }
 
 #[test]
@@ -56,21 +52,16 @@ fn databases_without_a_place_for_their_workers() {
     let server = Cluster::new("max_worker_processes = 3\n");
     let mut first = server.client();
     let mut second = server.new_database("second");
-    second.batch_execute("SELECT xqueue.create('jobs')").unwrap();
+    second.run(JOBS);
     wait_until("there is no worker", || {
         state(&mut second) == "NO_WORKER" && state(&mut first) == "NO_WORKER"
     });
     assert!(error(&mut second).contains("raise max_worker_processes"));
     assert_eq!(error(&mut first), "", "it has no queue");
-    let seen = "SELECT to_jsonb(w) || jsonb_build_object('is_late', lag >= '5 s') FROM xqueue.workers w \
-                WHERE database IN ('postgres', 'second') ORDER BY database";
-    let seen = values(&mut first, seen, &[]);
-    assert_eq!(seen.len(), 2);
-    for (seen, name) in seen.iter().zip(["postgres", "second"]) {
-        assert_eq!((&seen["database"], &seen["pid"]), (&json!(name), &Value::Null));
-        assert_eq!((&seen["state"], &seen["is_late"]), (&json!("NO_WORKER"), &json!(true)));
-        assert!(seen["error"].as_str().is_some_and(|error| error.contains("there is no worker")));
-    }
+    let seen = "SELECT jsonb_build_array(database, pid, state, lag >= '5 s', error LIKE 'there is no worker%')
+                FROM xqueue.workers WHERE database IN ('postgres', 'second') ORDER BY database";
+    let of = |name: &str| json!([name, null, "NO_WORKER", true, true]);
+    assert_eq!(values(&mut first, seen, &[]), [of("postgres"), of("second")]);
     let metric = |c: &mut Client, name: &str| -> Option<f64> {
         let sql = format!("SELECT max(value) FROM xqueue.metric WHERE name = 'xqueue_{name}'");
         scalar(c, &sql, &[])
@@ -106,22 +97,19 @@ fn databases_that_cannot_be_connected_to() {
     let server = Cluster::new("");
     let mut c = server.client();
     for name in ["invalid", "closed", "broken"] {
-        server.new_database(name).batch_execute("SELECT xqueue.create('jobs')").unwrap();
+        server.new_database(name).run(JOBS);
     }
-    c.batch_execute(
+    c.run(
         "UPDATE pg_database SET datconnlimit = -2 WHERE datname = 'invalid';
          ALTER DATABASE closed ALLOW_CONNECTIONS false",
-    )
-    .unwrap();
+    );
     let oid: i64 =
         scalar(&mut c, "SELECT oid::bigint FROM pg_database WHERE datname = 'broken'", &[]);
     drop(c);
     server.stop("fast");
     let folder = format!("{}/data/base/{oid}", server.folder());
-    let rename = |from: &str, to: &str| {
-        assert!(Command::new("mv").args([from, to]).status().expect("mv").success());
-    };
-    rename(&folder, &format!("{folder}.away"));
+    let away = format!("{folder}.away");
+    std::fs::rename(&folder, &away).expect("the folder is moved");
     let before = server.log().len();
     server.start();
     let log = || server.log()[before..].to_string();
@@ -135,7 +123,7 @@ fn databases_that_cannot_be_connected_to() {
     assert!(!of_others.iter().any(|name| said.contains(name)), "{said}");
     let mut c = server.client();
     wait_running(&mut c);
-    rename(&format!("{folder}.away"), &folder);
+    std::fs::rename(&away, &folder).expect("the folder is moved back");
     let mut inside = open(server.config().dbname("broken"));
     wait_running(&mut inside);
 }
@@ -146,25 +134,21 @@ fn a_database_that_is_closed_while_sessions_are_in_it() {
     let server = Cluster::new("");
     let mut c = server.client();
     let mut inside = server.new_database("closed");
-    let create = r#"SELECT xqueue.create('jobs', '{"features": {"delayed": true}}')"#;
-    inside.batch_execute(create).unwrap();
+    inside.run(JOBS);
     wait_running(&mut inside);
-    c.batch_execute("ALTER DATABASE closed ALLOW_CONNECTIONS false").unwrap();
+    c.run("ALTER DATABASE closed ALLOW_CONNECTIONS false");
     let own = "FROM xqueue.workers WHERE database = 'closed'";
     let end = format!("SELECT pg_terminate_backend(pid) {own}");
     assert!(scalar::<bool>(&mut c, &end, &[]));
-    inside.batch_execute("SELECT xqueue.put('jobs', '{}', delay => '10 ms')").unwrap();
+    inside.run("SELECT xqueue.put('jobs', '{}', delay => '10 ms')");
     let lacks = format!("SELECT count(*) = 1 {own} AND pid IS NULL");
     wait_until("it has no worker", || scalar(&mut c, &lacks, &[]));
     // The launcher looks at the closed database once a second.
     serves_another(&server, "other", "2 s");
     assert!(scalar::<bool>(&mut c, &lacks, &[]), "the launcher has looked at it again");
-    c.batch_execute("ALTER DATABASE closed ALLOW_CONNECTIONS true").unwrap();
-    let ready = "SELECT count(*) = 1 FROM jobs WHERE status = 'R'";
-    wait_until("it has a worker again", || scalar(&mut inside, ready, &[]));
-    let log = server.log();
-    let warnings: Vec<&str> = log.lines().filter(|line| line.contains("xqueue: no ")).collect();
-    assert!(warnings.is_empty(), "{warnings:?}");
+    c.run("ALTER DATABASE closed ALLOW_CONNECTIONS true");
+    wait_until("it has a worker again", || scalar(&mut inside, IS_READY, &[]));
+    assert!(!server.log().contains("xqueue: no "), "{}", server.log());
 }
 
 #[test]
@@ -172,46 +156,29 @@ fn a_worker_that_is_stopped() {
     let database = Database::new("workers");
     let mut c = database.client();
     wait_running(&mut c);
-    c.batch_execute("SELECT xqueue.create('jobs', '{\"features\": {\"delayed\": true}}')").unwrap();
-    let own = "FROM xqueue.workers WHERE database = current_database()";
-    let worker: i32 = scalar(&mut c, &format!("SELECT pid {own}"), &[]);
-    let signal = |name: &str| {
-        let sent = Command::new("kill").args([name, &worker.to_string()]).status();
-        assert!(sent.expect("kill").success());
+    c.run(JOBS);
+    let own = |what: &str| {
+        format!("SELECT {what} FROM xqueue.workers WHERE database = current_database()")
     };
-    // Waits until the worker sleeps: a worker stopped in the middle of its work can hold locks that others wait for.
-    let sleeps = format!(
-        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {worker} AND wait_event_type = 'Extension')"
-    );
-    wait_until("it sleeps", || scalar(&mut c, &sleeps, &[]));
-    signal("-STOP");
-    c.batch_execute("SELECT xqueue.put('jobs', '{}', delay => '10 ms')").unwrap();
-    let is_late: bool = scalar(&mut c, &format!("SELECT lag < '10 s' {own}"), &[]);
-    assert!(is_late, "it is not late at once");
+    let worker: i32 = scalar(&mut c, &own("pid"), &[]);
+    let stopped = Stopped::worker(&mut c);
+    c.run("SELECT xqueue.put('jobs', '{}', delay => '10 ms')");
+    assert!(scalar::<bool>(&mut c, &own("lag < '10 s'"), &[]), "it is not late at once");
     wait_until("it is noticed", || state(&mut c) == "STALLED");
     assert!(error(&mut c).contains(&format!("the worker ({worker}) does not come round")));
-    let lag: bool =
-        scalar(&mut c, &format!("SELECT lag >= '10 s' AND error IS NOT NULL {own}"), &[]);
-    assert!(lag);
-    signal("-CONT");
+    assert!(scalar::<bool>(&mut c, &own("lag >= '10 s' AND error IS NOT NULL"), &[]));
+    drop(stopped);
     wait_running(&mut c);
     assert_eq!(error(&mut c), "");
-    wait_until("the task is ready", || scalar(&mut c, "SELECT ready = 1 FROM xqueue.queues", &[]));
-    let rounds: bool =
-        scalar(&mut c, &format!("SELECT lag < '10 s' AND since_round <= uptime {own}"), &[]);
-    assert!(rounds);
+    wait_until("the task is ready", || scalar(&mut c, IS_READY, &[]));
+    assert!(scalar::<bool>(&mut c, &own("lag < '10 s' AND since_round <= uptime"), &[]));
 }
 
 /// Since PostgreSQL 17 an extension can name its wait events.
 #[test]
 fn waits_have_names_and_so_have_workers() {
-    let mut q = Queue::with(
-        "workers",
-        "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
-        &json!({"features": {"capacity": 1}}),
-    );
-    let names_waits: bool =
-        scalar(&mut q.admin, "SELECT current_setting('server_version_num')::int >= 170000", &[]);
+    let mut q = Queue::limited("workers", 1, 0);
+    let names_waits = is_since_17(&mut q.admin);
     let waits = |c: &mut Client, named: &str, process: &str| {
         let name = if names_waits { named } else { "Extension" };
         let sql = format!(
@@ -223,14 +190,11 @@ fn waits_have_names_and_so_have_workers() {
     waits(&mut q.admin, "XqueueTask", &format!("pid = {}", consumer.pid));
     q.sql("SELECT xqueue.put('{q}', '{}')");
     let holder = consumer.join();
-    let producer = Waiter::start(
-        q.client(),
-        &format!("SELECT xqueue.put('{}', '{{}}', timeout => '1 min')", q.name),
-    );
+    let producer = Waiter::put(&mut q, &json!({}));
     waits(&mut q.admin, "XqueueRoom", &format!("pid = {}", producer.pid));
     drop(holder);
     q.sql("SELECT xqueue.ack('{q}', (xqueue.take('{q}', '10 s')->>'id')::bigint)");
-    assert_eq!(producer.join().result.expect("there is room").len(), 1);
+    assert_eq!(producer.tasks().len(), 1);
     for worker in ["xqueue launcher", "xqueue metrics", "xqueue worker"] {
         let is_it = format!("application_name = '{worker}' AND backend_type = '{worker}'");
         waits(&mut q.admin, "XqueueWorkerMain", &is_it);
@@ -240,31 +204,28 @@ fn waits_have_names_and_so_have_workers() {
 /// To lock databases, their owner only needs an open transaction that renames them.
 #[test]
 fn databases_that_are_locked_keep_no_places_for_workers() {
-    const LOCKED: usize = 8;
     // The launcher, the metrics worker and the server's own launcher leave fewer worker slots than there are locked
     // databases.
     let server = Cluster::new("max_worker_processes = 6\n");
     let mut owner = server.client();
-    owner.batch_execute("CREATE ROLE mallory CREATEDB").unwrap();
+    owner.run("CREATE ROLE mallory CREATEDB");
     drop(server.new_database("copied"));
-    owner.batch_execute("ALTER DATABASE copied IS_TEMPLATE true").unwrap();
-    owner.batch_execute("SET ROLE mallory").unwrap();
-    let names = || (0..LOCKED).map(|number| format!("locked{number}"));
-    for name in names() {
-        owner.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE copied")).unwrap();
+    owner.run("ALTER DATABASE copied IS_TEMPLATE true");
+    owner.run("SET ROLE mallory");
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|letter| format!("locked_{letter}"));
+    for name in &names {
+        owner.run(&format!("CREATE DATABASE {name} TEMPLATE copied"));
     }
-    owner.batch_execute("BEGIN").unwrap();
-    for name in names() {
-        owner.batch_execute(&format!("ALTER DATABASE {name} RENAME TO un{name}")).unwrap();
+    owner.run("BEGIN");
+    for name in &names {
+        owner.run(&format!("ALTER DATABASE {name} RENAME TO un{name}"));
     }
     let mut other = serves_another(&server, "other", "0.1 s");
     // A worker that tried to connect would wait for the lock for less than this delay.
     serves_another(&server, "third", "2 s");
     assert!(!server.log().contains("lock timeout"), "no worker tries to connect");
-    owner.batch_execute("ROLLBACK").unwrap();
-    wait_until("they have workers again", || {
-        let sql =
-            "SELECT count(*) FROM xqueue.workers WHERE database LIKE 'locked%' AND pid IS NOT NULL";
-        scalar::<i64>(&mut other, sql, &[]) > 0
-    });
+    owner.run("ROLLBACK");
+    let run =
+        "SELECT count(*) > 0 FROM xqueue.workers WHERE database LIKE 'locked%' AND pid IS NOT NULL";
+    wait_until("they have workers again", || scalar(&mut other, run, &[]));
 }
