@@ -11,24 +11,19 @@ const TWO_PLACES: &str = "max_worker_processes = 5\n";
 const DATABASES: usize = 7;
 
 /// Creates several databases, copies of one template, and returns the queue of each.
-fn queues_of(server: &Cluster, features: &Value) -> Vec<Queue> {
-    let mut admin = server.client();
+fn crowd(server: &Cluster) -> Vec<Queue> {
     let config = |name: &str| server.config().dbname(name).clone();
     drop(server.new_database("pattern"));
-    let options = json!({ "features": features });
+    let options = json!({"features": {"delayed": true, "ttl": true, "ttr": true}});
     Queue::make_at(config("pattern"), "jobs", COLUMNS, &options).abandon();
-    let connected = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'pattern' AND backend_type = 'client backend')";
-    wait_until("it is left alone", || scalar(&mut admin, connected, &[]));
+    let mut admin = server.client();
+    let alone = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'pattern' AND backend_type = 'client backend')";
+    wait_until("it is left alone", || scalar(&mut admin, alone, &[]));
     let made = |number: usize| {
-        let name = format!("crowd{number}");
-        admin.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE pattern")).unwrap();
-        Queue::adopt_at(config(&name), "jobs")
+        admin.run(&format!("CREATE DATABASE crowd{number} TEMPLATE pattern"));
+        Queue::adopt_at(config(&format!("crowd{number}")), "jobs")
     };
     (0..DATABASES).map(made).collect()
-}
-
-fn crowd(server: &Cluster) -> Vec<Queue> {
-    queues_of(server, &json!({"delayed": true, "ttr": true}))
 }
 
 fn ready(q: &mut Queue) -> i64 {
@@ -81,16 +76,16 @@ fn processes(c: &mut Client, kind: &str) -> Vec<i32> {
 }
 
 fn terminate(c: &mut Client, kind: &str) {
-    for pid in processes(c, kind) {
-        let _ended: bool = scalar(c, "SELECT pg_terminate_backend($1)", &[&pid]);
-    }
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type";
+    c.run(&format!("{end} = '{kind}'"));
 }
 
 #[test]
 fn databases_take_turns() {
     let server = Cluster::new(TWO_PLACES);
     let mut all = crowd(&server);
-    let cases: [fn(&Cluster, &mut [Queue]); 5] = [
+    let cases: [fn(&Cluster, &mut [Queue]); 6] = [
+        ends_of_times_are_kept,
         delays_are_kept_and_orphans_given_back,
         a_closed_database_takes_no_turn_of_others,
         a_busy_database_does_not_keep_its_place,
@@ -101,6 +96,28 @@ fn databases_take_turns() {
         all.iter_mut().for_each(|q| q.sql("TRUNCATE {q}"));
         case(&server, &mut all);
     }
+}
+
+/// Lets delays, times to run, lives and leases end in each database.
+fn ends_of_times_are_kept(_: &Cluster, all: &mut [Queue]) {
+    let mut holders = vec![];
+    for q in &mut *all {
+        let mut holder = q.client();
+        put(&mut holder, "jobs", 1);
+        let take = "SELECT xqueue.take('jobs', ttr => '200 milliseconds')->>'id'";
+        assert!(scalar::<Option<String>>(&mut holder, take, &[]).is_some());
+        holders.push(holder);
+        q.sql("SELECT xqueue.put('{q}', '{}', ttl => '200 milliseconds')");
+    }
+    for q in &mut *all {
+        q.wait_for("ready", 1);
+        q.wait_for("total", 1);
+        // A session that outlives its connection.
+        let mut identified = q.client();
+        identified.run("SELECT xqueue.identify(grace => '300 milliseconds')");
+        assert_eq!(take_all(&mut identified, "jobs").len(), 1);
+    }
+    all.iter_mut().for_each(|q| q.wait_for("ready", 1));
 }
 
 fn delays_are_kept_and_orphans_given_back(server: &Cluster, all: &mut [Queue]) {
@@ -120,33 +137,6 @@ fn delays_are_kept_and_orphans_given_back(server: &Cluster, all: &mut [Queue]) {
     }
 }
 
-#[test]
-fn deadlines_ends_of_life_and_leases_are_kept_in_databases_without_a_worker() {
-    let server = Cluster::new(TWO_PLACES);
-    let mut all = queues_of(&server, &json!({"ttl": true, "ttr": true}));
-    let mut holders = vec![];
-    for q in &mut all {
-        let mut holder = q.client();
-        put(&mut holder, "jobs", 1);
-        let take = "SELECT xqueue.take('jobs', ttr => '200 milliseconds')->>'id'";
-        let held: Option<String> = scalar(&mut holder, take, &[]);
-        assert!(held.is_some());
-        holders.push(holder);
-        // A task that expires soon, and a task of a session that outlives its connection.
-        q.sql("SELECT xqueue.put('jobs', '{}', ttl => '200 milliseconds')");
-    }
-    for q in &mut all {
-        q.wait_for("ready", 1);
-        q.wait_for("total", 1);
-        let mut identified = q.client();
-        identified.batch_execute("SELECT xqueue.identify(grace => '300 milliseconds')").unwrap();
-        assert_eq!(take_all(&mut identified, "jobs").len(), 1);
-    }
-    for q in &mut all {
-        q.wait_for("ready", 1);
-    }
-}
-
 fn a_dropped_database_leaves_the_others_their_turns(server: &Cluster, all: &mut [Queue]) {
     keep_delays(all);
     let mut admin = server.client();
@@ -154,7 +144,7 @@ fn a_dropped_database_leaves_the_others_their_turns(server: &Cluster, all: &mut 
         delay(&mut all[..=number]);
         all[number].abandon();
         let dropped = format!("crowd{number}");
-        admin.batch_execute(&format!("DROP DATABASE {dropped} WITH (FORCE)")).unwrap();
+        admin.run(&format!("DROP DATABASE {dropped} WITH (FORCE)"));
         keep_delays(&mut all[..number]);
         let listed = "SELECT count(*) FROM xqueue.workers WHERE database = $1 OR database IS NULL";
         assert_eq!(scalar::<i64>(&mut admin, listed, &[&dropped]), 0);
@@ -173,20 +163,18 @@ fn turns_go_on_after_the_end_of_the_launcher_and_of_workers(server: &Cluster, al
     for kind in ["xqueue launcher", "xqueue worker"] {
         let mut c = server.client();
         delay(all);
-        let before: Vec<i64> =
-            all.iter_mut().map(|q| q.counted()["total"].as_i64().unwrap()).collect();
+        let before: Vec<Value> = all.iter_mut().map(|q| q.counted()["total"].clone()).collect();
         // A worker can end between the two steps, because its turn ends.
         wait_until("one is killed", || {
-            let found = processes(&mut c, kind);
-            found
-                .first()
-                .is_some_and(|pid| server_command("kill").args(["-9", &pid.to_string()]).works())
+            let is_killed =
+                |pid: &i32| server_command("kill").args(["-9", &pid.to_string()]).works();
+            processes(&mut c, kind).first().is_some_and(is_killed)
         });
         wait_until("the connections are lost", || c.is_closed() || c.simple_query("").is_err());
         wait_until("the server runs again", || server.config().connect(postgres::NoTls).is_ok());
         for (q, before) in all.iter_mut().zip(before) {
             q.reconnect();
-            q.wait_for("ready", before);
+            wait_until("all tasks are ready", || q.counted()["ready"] == before);
         }
         keep_delays(all);
     }
@@ -195,26 +183,24 @@ fn turns_go_on_after_the_end_of_the_launcher_and_of_workers(server: &Cluster, al
 fn a_closed_database_takes_no_turn_of_others(server: &Cluster, all: &mut [Queue]) {
     keep_delays(all);
     let mut admin = server.client();
+    let (closed, others) = all.split_at_mut(3);
     let allow = |admin: &mut Client, allow: bool| {
-        for database in ["crowd0", "crowd1", "crowd2"] {
-            let sql = format!("ALTER DATABASE {database} ALLOW_CONNECTIONS {allow}");
-            admin.batch_execute(&sql).unwrap();
+        for number in 0..3 {
+            admin.run(&format!("ALTER DATABASE crowd{number} ALLOW_CONNECTIONS {allow}"));
         }
     };
     allow(&mut admin, false);
-    delay(&mut all[..3]);
+    delay(closed);
     terminate(&mut admin, "xqueue worker");
-    let closed = "SELECT count(*) FROM pg_stat_activity
-                  WHERE backend_type = 'xqueue worker' AND datname IN ('crowd0', 'crowd1', 'crowd2')";
-    wait_until("they have no worker", || scalar::<i64>(&mut admin, closed, &[]) == 0);
+    let left = "SELECT count(*) = 0 FROM pg_stat_activity
+                WHERE backend_type = 'xqueue worker' AND datname IN ('crowd0', 'crowd1', 'crowd2')";
+    wait_until("they have no worker", || scalar(&mut admin, left, &[]));
     for _ in 0..3 {
-        keep_delays(&mut all[3..]);
-        give_back(&mut all[3..]);
+        keep_delays(others);
+        give_back(others);
     }
     allow(&mut admin, true);
-    for q in &mut all[..3] {
-        q.wait_for("ready", 2);
-    }
+    closed.iter_mut().for_each(|q| q.wait_for("ready", 2));
     keep_delays(all);
 }
 
@@ -244,10 +230,9 @@ fn owners_code_that_fails_or_does_not_end_takes_no_turn_of_other_databases() {
     // One of the other databases has an owner's code, too.
     others[0].before_each("UPDATE", "RETURN NEW");
     for q in sick.iter_mut() {
-        let error = "SELECT coalesce(max(error), '') FROM xqueue.queues";
         let told = ["statement timeout", "out of order"];
         wait_until("it says what is wrong", || {
-            let error: String = scalar(&mut q.admin, error, &[]);
+            let error = q.error();
             told.iter().any(|told| error.contains(told))
         });
     }
@@ -258,8 +243,7 @@ fn owners_code_that_fails_or_does_not_end_takes_no_turn_of_other_databases() {
     for q in sick {
         q.mend();
         q.wait_for("ready", 1);
-        let error = "SELECT count(error) = 0 FROM xqueue.queues";
-        wait_until("nothing is wrong any more", || scalar(&mut q.admin, error, &[]));
+        wait_until("nothing is wrong any more", || q.error().is_empty());
     }
 }
 
