@@ -2,10 +2,6 @@
 
 use xqueue_tests::*;
 
-fn options() -> Value {
-    serde_json::from_str(DELAYED).expect("options")
-}
-
 const DELAYED: &str = r#"{"features": {"delayed": true}}"#;
 
 /// The code of an owner's trigger runs in a worker, and must not become superuser there.
@@ -23,7 +19,7 @@ fn an_owner_that_wants_more_than_he_has() {
         "COPY (SELECT 1) TO PROGRAM 'true'",
     ];
     let role = Role::create();
-    let mut q = Queue::with("priv", "id bigserial PRIMARY KEY", &options());
+    let mut q = Queue::new("priv");
     let escapes = ESCAPES.join("', '").replace("'true'", "''true''").replace("{r}", &role.name);
     q.sql(&format!("ALTER TABLE {{q}} OWNER TO {}", role.name));
     let mut c = role.client();
@@ -42,10 +38,8 @@ fn an_owner_that_wants_more_than_he_has() {
         ),
     );
     q.wait_for("ready", 1);
-    let name = q.name.clone();
-    let log = ask(&mut q.admin, &name, "SELECT to_jsonb(x) FROM {q}_log AS x");
-    assert_eq!(log.len(), ESCAPES.len(), "{log:?}");
-    assert!(log.iter().all(|tried| tried["got"] == json!(role.name)), "{log:?}");
+    let log = q.ask("SELECT to_jsonb(got) FROM {q}_log");
+    assert_eq!(log, vec![json!(role.name); ESCAPES.len()], "who runs after each attempt");
     let sql =
         "SELECT count(*) FROM pg_roles WHERE rolname = $1 AND rolsuper OR rolname = $1 || '_more'";
     assert_eq!(scalar::<i64>(&mut q.admin, sql, &[&role.name]), 0);
@@ -57,7 +51,7 @@ fn an_owner_that_wants_more_than_he_has() {
 #[test]
 fn a_check_that_fails_with_the_rights_of_another_role() {
     let role = Role::create();
-    let mut q = Queue::with("priv", "id bigint PRIMARY KEY", &json!({}));
+    let mut q = Queue::new("priv");
     q.sql(&format!(
         "CREATE TABLE {{q}}_log (id bigint);
          CREATE FUNCTION {{q}}_vip(bigint) RETURNS int LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
@@ -135,8 +129,7 @@ fn code_of_others_does_not_run_as_a_superuser() {
             "SELECT xqueue.upgrade('{q}', '{\"features\": {\"delayed\": true, \"on_task_change\": \"{q}_h\"}}')",
         ),
     ] {
-        let (role, mut q) =
-            (Role::create(), Queue::with("priv", "id bigserial PRIMARY KEY", &options()));
+        let (role, mut q) = (Role::create(), Queue::new("priv"));
         let (mut c, name) = (role.client(), q.name.clone());
         c.run(&format!(
             "CREATE FUNCTION {name}_v() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
@@ -173,15 +166,10 @@ fn code_of_others_does_not_run_as_a_superuser() {
 /// A foreign key of a superuser's queue runs no code of the referenced table.
 #[test]
 fn a_superusers_queue_may_refer_to_a_table_of_others() {
-    let (role, mut q) =
-        (Role::create(), Queue::with("priv", "id bigserial PRIMARY KEY", &options()));
-    let (mut c, name) = (role.client(), q.name.clone());
-    c.run(&format!("CREATE TABLE {name}_c (id bigint PRIMARY KEY)"));
-    q.sql(
-        "ALTER TABLE {q} ADD customer bigint REFERENCES {q}_c;
-         INSERT INTO {q} (status, runat) VALUES ('W', now())",
-    );
-    q.wait_for("ready", 1);
+    let (role, mut q) = (Role::create(), Queue::new("priv"));
+    q.run(&mut role.client(), "CREATE TABLE {q}_c (id bigint PRIMARY KEY)");
+    q.sql("ALTER TABLE {q} ADD customer bigint REFERENCES {q}_c");
+    q.is_served(1);
     q.sql("DROP TABLE {q}_c CASCADE");
 }
 
@@ -223,82 +211,61 @@ fn the_session_of_a_job_worker_is_the_owners() {
 /// Functions and operators in a schema that is searched first must not be run by our code.
 #[test]
 fn a_search_path_with_traps() {
+    const TRAP: &str = "LANGUAGE plpgsql AS 'BEGIN RAISE ''trapped''; END'";
     let mut q = Queue::new("priv");
-    let name = q.name.clone();
     let schema = unique("priv_trap");
     q.sql(&format!(
-        "CREATE SCHEMA {schema};
-         CREATE FUNCTION {schema}.now() RETURNS timestamptz LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
-         CREATE FUNCTION {schema}.to_jsonb(anyelement) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
-         CREATE FUNCTION {schema}.record_image_ne(record, record) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
-         CREATE FUNCTION {schema}.subqueue(anyelement) RETURNS bigint IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
-         CREATE DOMAIN {schema}.uuid AS pg_catalog.uuid CHECK (false);
-         CREATE DOMAIN {schema}.\"char\" AS pg_catalog.\"char\" CHECK (false);"
+        "CREATE SCHEMA {schema}; CREATE DOMAIN {schema}.uuid AS pg_catalog.uuid CHECK (false);
+         CREATE DOMAIN {schema}.\"char\" AS pg_catalog.\"char\" CHECK (false)"
     ));
+    for function in [
+        "now() RETURNS timestamptz",
+        "to_jsonb(anyelement) RETURNS jsonb",
+        "record_image_ne(record, record) RETURNS boolean",
+        "subqueue(anyelement) RETURNS bigint IMMUTABLE",
+    ] {
+        q.sql(&format!("CREATE FUNCTION {schema}.{function} {TRAP}"));
+    }
     let same = ["text", "\"char\"", "int4", "int8", "uuid", "timestamptz", "interval"];
     for (left, right) in same.iter().map(|oid| (oid, oid)).chain([(&"regclass", &"oid")]) {
         let (left, right) = (format!("pg_catalog.{left}"), format!("pg_catalog.{right}"));
         q.sql(&format!(
-            "CREATE FUNCTION {schema}.trap({left}, {right}) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RAISE 'trapped'; END $$;
+            "CREATE FUNCTION {schema}.trap({left}, {right}) RETURNS boolean IMMUTABLE {TRAP};
              CREATE OPERATOR {schema}.= (LEFTARG = {left}, RIGHTARG = {right}, FUNCTION = {schema}.trap);
              CREATE OPERATOR {schema}.<> (LEFTARG = {left}, RIGHTARG = {right}, FUNCTION = {schema}.trap)"
         ));
     }
     q.sql(&format!("SET search_path = {schema}, public, pg_catalog"));
+    let name = q.name.clone();
     let id = put(&mut q.admin, &name, 1);
     take_all(&mut q.admin, &name);
     release(&mut q.admin, &name, id);
-    q.sql(&format!("SELECT xqueue.upgrade('{name}'); SELECT xqueue.check('{name}'); SELECT xqueue.stats('{name}')"));
-    q.sql("SELECT xqueue.put('{q}', '{}', '10 milliseconds')");
-    q.upgrade(&json!({"features": {"buried": true}}));
-    q.sql("SELECT xqueue.create('public.{q}_made'); SELECT xqueue.downgrade('public.{q}_made'); DROP TABLE public.{q}_made");
+    for sql in [
+        "SELECT xqueue.upgrade('{q}'); SELECT xqueue.check('{q}'); SELECT xqueue.stats('{q}')",
+        "SELECT xqueue.put('{q}', '{}', '10 milliseconds')",
+        "SELECT xqueue.upgrade('{q}', '{\"features\": {\"buried\": true}}')",
+        "SELECT xqueue.create('public.{q}_made'); SELECT xqueue.downgrade('public.{q}_made'); DROP TABLE public.{q}_made",
+    ] {
+        q.sql(sql);
+    }
     q.sql(&format!("CREATE DOMAIN {schema}.jsonb AS pg_catalog.jsonb CHECK (false)"));
     // Objects created under this path also work without it, and on the statement path.
-    let all =
-        r#""delayed": true, "ttl": true, "ttr": true, "priority": true, "retry": {"limit": 3}"#;
-    let features =
-        [all.to_string(), format!("{all}, \"tube\": true"), format!("{all}, \"utube\": true")];
-    for (n, features) in features.iter().enumerate() {
-        let made = format!("public.{name}_{n}");
+    let made = [("auto_increment", "priority"), ("uuid", "tube"), ("time64", "utube")];
+    for (id, feature) in made {
+        let features = json!({"delayed": true, "ttl": true, "ttr": true, "priority": true,
+                              "retry": {"limit": 3}, "id": id, feature: true});
         q.sql(&format!(
-            "SELECT xqueue.create('{made}', '{{\"features\": {{{features}, \"id\": \"{}\"}}}}');
-             ALTER TABLE {made} ADD CHECK (attempts OPERATOR(pg_catalog.>=) 0)",
-            ["auto_increment", "uuid", "time64"][n]
+            "SELECT xqueue.create('public.{{q}}_{id}', '{{\"features\": {features}}}');
+             ALTER TABLE public.{{q}}_{id} ADD CHECK (attempts OPERATOR(pg_catalog.>=) 0)"
         ));
     }
     q.sql("RESET search_path");
-    for n in 0..features.len() {
-        let made = format!("public.{name}_{n}");
-        q.sql(&format!(
-            "SELECT xqueue.put('{made}', '[{{}}, {{}}]');
-             SELECT xqueue.release(t) FROM xqueue.take(NULL::{made}) t; UPDATE {made} SET priority = 2;
-             UPDATE {made} SET status = 'W', runat = 'infinity'; DROP TABLE {made}"
-        ));
+    for (id, _) in made {
+        let sql = "SELECT xqueue.put('{made}', '[{}, {}]');
+            SELECT xqueue.release(t) FROM xqueue.take(NULL::{made}) t; UPDATE {made} SET priority = 2;
+            UPDATE {made} SET status = 'W', runat = 'infinity'; DROP TABLE {made}";
+        q.sql(&sql.replace("{made}", &format!("public.{{q}}_{id}")));
     }
     q.sql(&format!("DROP SCHEMA {schema} CASCADE"));
     q.wait_for("ready", 2);
-}
-
-#[test]
-fn the_registry_is_written_by_our_code_only() {
-    let role = Role::create();
-    let mut c = role.client();
-    for sql in [
-        "DELETE FROM xqueue.queue",
-        "UPDATE xqueue.queue SET definition = '{}'",
-        "INSERT INTO xqueue.queue SELECT * FROM xqueue.queue",
-        "TRUNCATE xqueue.queue",
-        "DROP TABLE xqueue.queue",
-        "CREATE TABLE xqueue.mine ()",
-        "CREATE FUNCTION xqueue.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
-    ] {
-        expect_error(&mut c, sql, "42501", "");
-    }
-}
-
-#[test]
-fn no_security_definer_and_no_function_left_open() {
-    let mut c = connect();
-    let sql = "SELECT count(*) FROM pg_proc WHERE pronamespace IN ('xqueue'::regnamespace, 'xqueue_internal'::regnamespace) AND prosecdef";
-    assert_eq!(scalar::<i64>(&mut c, sql, &[]), 0);
 }

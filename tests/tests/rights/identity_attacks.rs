@@ -2,8 +2,6 @@
 
 use xqueue_tests::*;
 
-const DELAYED: &str = r#"{"features": {"delayed": true}}"#;
-
 fn identity(c: &mut Client) -> String {
     scalar(c, "SELECT xqueue.identify()::text", &[])
 }
@@ -24,24 +22,23 @@ fn trier(c: &mut Client, name: &str, properties: &str, statement: &str) {
 
 /// Runs a statement in a worker, through a trigger of an ordinary role's queue that fires for a delayed task. Returns
 /// its SQLSTATE, or "none".
-fn run_by_the_worker(role: &Role, statement: &str) -> String {
-    let (mut c, name) = (role.client(), unique("identity"));
-    c.run(&format!(
-        "CREATE TABLE {name} (id bigserial PRIMARY KEY, payload jsonb); SELECT xqueue.upgrade('{name}', '{DELAYED}');
-         CREATE TABLE {name}_log (error text)"
-    ));
-    trier(&mut c, &format!("{name}_try"), "", statement);
-    c.run(&format!(
-        "CREATE FUNCTION {name}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-           IF OLD.status = 'W' THEN INSERT INTO public.{name}_log SELECT public.{name}_try(); END IF;
+fn run_by_the_worker(role: &Role, statement: &str) -> Value {
+    let mut q = Queue::new("identity");
+    let mut c = role.client();
+    q.sql(&format!("ALTER TABLE {{q}} OWNER TO {}", role.name));
+    q.run(&mut c, "CREATE TABLE {q}_log (error text)");
+    trier(&mut c, &format!("{}_try", q.name), "", statement);
+    q.run(
+        &mut c,
+        "CREATE FUNCTION {q}_f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+           IF OLD.status = 'W' THEN INSERT INTO public.{q}_log SELECT public.{q}_try(); END IF;
            RETURN NEW; END $$;
-         CREATE TRIGGER own BEFORE UPDATE ON {name} FOR EACH ROW EXECUTE FUNCTION {name}_f();
-         SELECT xqueue.put('{name}', '{{}}', '10 milliseconds')"
-    ));
-    let mut q = Queue::adopt(&database(), &name);
-    q.wait_for("ready", 1);
-    let error = scalar(&mut c, &format!("SELECT error FROM {name}_log"), &[]);
-    q.sql("DROP TRIGGER own ON {q}; DROP FUNCTION {q}_f(); DROP FUNCTION {q}_try(); DROP TABLE {q}_log");
+         CREATE TRIGGER own BEFORE UPDATE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_f()",
+    );
+    q.is_served(1);
+    let error = q.ask_one("SELECT to_jsonb(error) FROM {q}_log");
+    q.mend();
+    q.sql("DROP FUNCTION {q}_try(); DROP TABLE {q}_log");
     error
 }
 
@@ -95,11 +92,11 @@ fn a_security_restricted_operation_uses_no_session() {
     let mut superuser = connect();
     let (trap, mine) = (open(&mut c), identity(&mut superuser));
     for rule in ["", "; CREATE RULE own AS ON DELETE TO {q} DO ALSO NOTHING"] {
-        let name = unique("identity_restricted");
-        let make = "CREATE TABLE {q} (id bigserial PRIMARY KEY, payload jsonb); \
-                    SELECT xqueue.upgrade('{q}', '{\"features\": {\"buried\": true, \"ttr\": \"1 hour\"}}')";
-        c.run(&format!("{make}{rule}").replace("{q}", &name));
-        c.run(&format!("SELECT xqueue.put('{name}', '[{{}}, {{}}]')"));
+        let features = json!({"features": {"buried": true, "ttr": "1 hour"}});
+        let mut q = Queue::with("identity_restricted", COLUMNS, &features);
+        q.sql(&format!("ALTER TABLE {{q}} OWNER TO {}{rule}", hostile.name));
+        q.sql("SELECT xqueue.put('{q}', '[{}, {}]')");
+        let name = q.name.clone();
         assert_eq!(take(&mut superuser, &name, "0", 1).len(), 1);
         for (n, call) in [
             "take('public.{q}')",
@@ -145,7 +142,6 @@ fn a_security_restricted_operation_uses_no_session() {
                 assert_eq!(errors.as_deref(), Some("42501"), "{call} by {command}");
             }
         }
-        let mut q = Queue::adopt(&database(), &name);
         q.assert_tasks(&[("ready", 1), ("taken", 1), ("total", 2)]);
         assert_eq!(identity(&mut superuser), mine);
         let kept = format!("SELECT count(*) FROM xqueue.sessions WHERE session = '{mine}'");
@@ -247,37 +243,36 @@ fn the_uuid_of_the_owner_column_opens_nothing() {
 fn roles_that_share_a_connection() {
     let mut q = Queue::new("identity");
     let name = q.name.clone();
-    let [pool, a, b] = [Role::create(), Role::create(), Role::create()];
+    let [pool, a, b] = [(); 3].map(|()| Role::create());
     q.sql(&format!(
         "GRANT {0}, {1} TO {2}; GRANT ALL ON {{q}} TO {0}, {1}, {2}",
         a.name, b.name, pool.name
     ));
-    let mut shared = pool.client();
+    let set_role = |c: &mut Client, role: &Role| c.run(&format!("SET ROLE {}", role.name));
+    let join = |session: &str| format!("SELECT xqueue.identify('{session}')");
     // The connection's own session belongs to the first role until another role takes with it.
-    shared.run(&format!("SET ROLE {}", a.name));
-    let session = identity(&mut shared);
-    let mut c = a.client();
-    let join = format!("SELECT xqueue.identify('{session}')");
-    c.run(&format!("{join}; SELECT xqueue.identify(grace => '0')"));
-    drop(c);
     let mut shared = pool.client();
-    shared.run(&format!("SET ROLE {}", a.name));
+    set_role(&mut shared, &a);
     let session = identity(&mut shared);
-    shared.run(&format!("SET ROLE {}", b.name));
+    a.client().run(&format!("{}; SELECT xqueue.identify(grace => '0')", join(&session)));
+    let mut shared = pool.client();
+    set_role(&mut shared, &a);
+    let session = identity(&mut shared);
+    set_role(&mut shared, &b);
     let id = put(&mut shared, &name, 1);
     assert_eq!(take_all(&mut shared, &name), [id]);
-    let join = format!("SELECT xqueue.identify('{session}')");
     for role in [&a, &b] {
-        expect_error(&mut role.client(), &join, "42501", "permission denied for session");
+        let denied = "permission denied for session";
+        expect_error(&mut role.client(), &join(&session), "42501", denied);
     }
     let mut member = pool.client();
-    member.run(&join);
+    member.run(&join(&session));
     assert_eq!(ack(&mut member, &name, id).len(), 1);
     // A session joined as one role does not serve another role, even if the connection stays in it.
     let of_a = open(&mut a.client());
-    shared.run(&format!("RESET ROLE; SELECT xqueue.identify('{of_a}')"));
+    shared.run(&format!("RESET ROLE; {}", join(&of_a)));
     let id = put(&mut shared, &name, 2);
-    shared.run(&format!("SET ROLE {}", b.name));
+    set_role(&mut shared, &b);
     for call in [
         format!("SELECT xqueue.take('{name}')"),
         "SELECT xqueue.identify()".into(),
@@ -288,30 +283,24 @@ fn roles_that_share_a_connection() {
     }
     shared.run("RESET ROLE");
     assert_eq!(take_all(&mut shared, &name), [id]);
-    assert_eq!(ack(&mut a_session(&a, &of_a), &name, id).len(), 1);
+    let mut c = a.client();
+    c.run(&join(&of_a));
+    assert_eq!(ack(&mut c, &name, id).len(), 1);
     shared.run("SELECT xqueue.identify(grace => '0')");
-}
-
-/// Opens a connection of a role, and joins a session.
-fn a_session(role: &Role, session: &str) -> Client {
-    let mut c = role.client();
-    c.run(&format!("SELECT xqueue.identify('{session}')"));
-    c
 }
 
 /// A connection that joins and keeps a session does not become its owner.
 #[test]
 fn a_session_stays_its_openers() {
-    let mut q = Queue::new("identity");
-    let [opener, member] = [Role::create(), Role::create()];
-    q.sql(&format!("GRANT {} TO {}", opener.name, member.name));
+    let mut admin = connect();
+    let [opener, member] = [(); 2].map(|()| Role::create());
+    admin.run(&format!("GRANT {} TO {}", opener.name, member.name));
     let mut first = opener.client();
     let session = identity(&mut first);
     let mut second = member.client();
-    let join = format!("BEGIN; SELECT xqueue.identify('{session}'); ROLLBACK");
-    second.run(&join);
+    second.run(&format!("BEGIN; SELECT xqueue.identify('{session}'); ROLLBACK"));
     second.run("SELECT xqueue.identify(grace => '1 hour')");
     let role = "SELECT role::text FROM xqueue.session WHERE uuid = $1::text::uuid";
-    assert_eq!(scalar::<String>(&mut q.admin, role, &[&session]), opener.name);
+    assert_eq!(scalar::<String>(&mut admin, role, &[&session]), opener.name);
     second.run("SELECT xqueue.identify(grace => '0')");
 }

@@ -90,15 +90,10 @@ impl Victim {
             for (number, call) in calls.filter(|(number, _)| is_tried(*number)) {
                 let limit = if call.contains(".check(") { "50ms" } else { "500ms" };
                 let client = if number % 4 == 3 { &mut self.other } else { &mut self.owner };
-                let call = format!("SET statement_timeout = '{limit}'; {call}");
+                let limit = format!("SET statement_timeout = '{limit}'");
                 // A procedure that commits cannot share a query string with other statements.
-                let tried = match call.contains("CALL ") {
-                    true => {
-                        client.batch_execute(call.split_once("; ").map_or("", |(_, call)| call))
-                    }
-                    false => client.batch_execute(&call),
-                };
-                if let Err(error) = &tried {
+                client.run(&limit);
+                if let Err(error) = &client.batch_execute(&call) {
                     complain(&call, error);
                     assert!(!client.is_closed(), "{sql}: {call}");
                 }
@@ -148,11 +143,8 @@ impl Victim {
     }
 
     fn strip(&mut self, queue: &str, with_key: bool) {
-        let key = if with_key {
-            format!("ALTER TABLE {queue} DROP CONSTRAINT {queue}_pkey;")
-        } else {
-            String::new()
-        };
+        let drop_key = format!("ALTER TABLE {queue} DROP CONSTRAINT {queue}_pkey;");
+        let key = if with_key { &drop_key } else { "" };
         let sql = format!(
             "DO $$ DECLARE x text; BEGIN
                FOR x IN SELECT tgname FROM pg_trigger WHERE tgrelid = '{queue}'::regclass AND NOT tgisinternal
@@ -180,23 +172,10 @@ impl Victim {
         self.healthy.wait_for("waiting", 0);
     }
 
-    /// Drops all objects of the owner.
+    /// Drops all objects of the owner, who keeps the right to make others.
     fn unmake(&mut self, queue: &str) {
         let sql = format!(
-            "SET lock_timeout = '10s';
-             DO $$ DECLARE x text; BEGIN
-               LOOP
-                 SELECT format('DROP %s %s CASCADE', CASE relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END, oid::regclass) INTO x
-                 FROM pg_class WHERE relowner = '{0}'::regrole AND relkind IN ('r', 'v', 'p') ORDER BY relispartition LIMIT 1;
-                 EXIT WHEN NOT FOUND;
-                 EXECUTE x;
-               END LOOP;
-               FOR x IN SELECT format('DROP FUNCTION %s CASCADE', oid::regprocedure) FROM pg_proc WHERE proowner = '{0}'::regrole
-               LOOP EXECUTE x; END LOOP;
-               FOR x IN SELECT format('DROP TYPE %s CASCADE', oid::regtype) FROM pg_type
-                 WHERE typowner = '{0}'::regrole AND typtype IN ('c', 'd') AND oid::regtype::text NOT LIKE '%[]'
-               LOOP EXECUTE x; END LOOP;
-             END $$",
+            "SET lock_timeout = '10s'; DROP OWNED BY {0} CASCADE; GRANT CREATE ON SCHEMA public TO {0}",
             self.role.name
         );
         self.admin.batch_execute(&sql).unwrap_or_else(|error| panic!("{queue}: {sql}: {error:?}"));
