@@ -36,6 +36,14 @@ pub fn functions(c: &mut Client) -> Vec<Function> {
     rows.iter().map(function).collect()
 }
 
+/// Returns a query of each view.
+pub fn views(c: &mut Client) -> Vec<String> {
+    let sql =
+        "SELECT 'SELECT * FROM xqueue.' || viewname FROM pg_views WHERE schemaname = 'xqueue'";
+    let rows = c.query(sql, &[]).expect("the views");
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
 impl Function {
     /// Returns a call that passes a value for each argument that `value` gives one for.
     pub fn call(&self, value: impl FnMut(&Argument) -> Option<String>) -> String {

@@ -76,8 +76,7 @@ fn a_monitor_waits_for_no_lock() {
     q.sql("INSERT INTO {q} (id, tube) SELECT n, repeat(md5(n::text), 100) FROM generate_series(1, 4) n");
     q.sql("SELECT xqueue.take('{q}', '0')");
     let (mut holder, mut known) = (q.client(), hasty(&q));
-    let views = "SELECT array_agg('SELECT * FROM xqueue.' || viewname) FROM pg_views WHERE schemaname = 'xqueue'";
-    let views: Vec<String> = scalar(&mut q.admin, views, &[]);
+    let views = every_function::views(&mut q.admin);
     for (lock, is_in_the_way) in locks(&mut q) {
         // One connection has used the queue before, the other has not.
         let mut fresh = hasty(&q);

@@ -299,11 +299,7 @@ fn execute_is_needed_on_what_a_role_calls_and_nothing_else() {
         }
     }
     let mut c = monitor.client_in(&db.name);
-    let views = "SELECT viewname::text FROM pg_views WHERE schemaname = 'xqueue'";
-    for row in admin.query(views, &[]).expect("the views") {
-        let view: String = row.get(0);
-        c.run(&format!("SELECT * FROM xqueue.{view}"));
-    }
+    every_function::views(&mut admin).iter().for_each(|view| c.run(view));
     admin.run(&format!("DROP OWNED BY {} CASCADE", owner.name));
     for role in &roles {
         admin.run(&format!("DROP OWNED BY {} CASCADE", role.name));

@@ -196,22 +196,6 @@ fn renames_on_a_live_queue() {
 }
 
 #[test]
-fn a_new_owner_of_the_table() {
-    let mut q = Queue::new("owned");
-    let role = unique("owned_by");
-    let give = format!("ALTER TABLE {{q}} OWNER TO {role}");
-    q.sql(&format!("CREATE ROLE {role}; GRANT CREATE ON SCHEMA public TO {role}; {give}"));
-    q.is_served(1);
-    q.sql("ALTER TABLE {q} OWNER TO CURRENT_USER");
-    q.is_served(1);
-    q.sql(&format!("{give}; SELECT xqueue.put('{{q}}', '{{}}', '1 hour')"));
-    q.sql(&format!("DROP OWNED BY {role}; DROP ROLE {role}"));
-    q.abandon();
-    let left = "SELECT count(*) FROM xqueue.queues WHERE queue::text = $1";
-    assert_eq!(scalar::<i64>(&mut q.admin, left, &[&q.name]), 0);
-}
-
-#[test]
 fn a_refused_command_on_the_database_leaves_its_worker_alone() {
     let mut database = Database::new("victim");
     let mut q = Queue::new_in(&database.name, "jobs");

@@ -1,5 +1,4 @@
-//! Delayed tasks become ready when their delay ends. A bad row delays no other row, and a bad queue delays no other
-//! queue.
+//! Delayed tasks become ready when their delay ends. A locked row delays no other row, and a locked table no other queue.
 
 use xqueue_tests::*;
 
@@ -56,26 +55,6 @@ fn ten_thousand_at_once() {
 }
 
 #[test]
-fn a_poison_row_stops_no_other() {
-    let (mut q, mut healthy) = (Queue::new("poison"), Queue::new("healthy"));
-    q.before_each("UPDATE", "IF NEW.id = 500 THEN RAISE 'poison %', NEW.id; END IF; RETURN NEW");
-    q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() FROM generate_series(1, 1200)");
-    healthy.sql("SELECT xqueue.put('{q}', '[{}, {}]', '50 milliseconds')");
-    healthy.wait_for("ready", 2);
-    q.wait_for("ready", 1199);
-    assert!(q.holds(500, "status = 'W'"));
-    wait_until("the error is shown", || q.error().contains("poison 500"));
-    assert!(q.stats().get("error_at").is_some());
-    assert_eq!(healthy.error(), "");
-    // Tasks that come later are promoted too, and so is the bad row once it is repaired.
-    q.sql("SELECT xqueue.put('{q}', '{}', '30 milliseconds')");
-    q.wait_for("ready", 1200);
-    q.mend();
-    q.wait_for("ready", 1201);
-    wait_until("the error is gone", || q.error().is_empty());
-}
-
-#[test]
 fn a_locked_row_is_passed_over_and_promoted_later() {
     let mut q = Queue::new("delay");
     let mut other = q.client();
@@ -109,16 +88,6 @@ fn a_locked_table_delays_no_other_queue() {
     healthy.is_served(5);
     other.run("COMMIT");
     q.wait_for("ready", 1);
-}
-
-#[test]
-fn far_away_times() {
-    let mut q = Queue::new("delay");
-    q.sql("INSERT INTO {q} (status, runat) VALUES ('W', 'infinity'), ('W', '294276-12-31'), ('W', '-infinity'), ('W', '4713-01-01 BC')");
-    q.wait_for("ready", 2);
-    q.sql("SELECT xqueue.put('{q}', '{}', '40 milliseconds')");
-    q.wait_for("ready", 3);
-    q.assert_tasks(&[("waiting", 2), ("ready", 3)]);
 }
 
 /// The column's default delays the task, also when it is inserted by plain SQL.

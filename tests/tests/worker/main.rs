@@ -2,7 +2,6 @@
 
 mod databases;
 mod delays;
-mod fires;
 mod lifetime;
 mod places;
 mod retry;

@@ -1,6 +1,6 @@
-//! Feature retry: attempts are counted, the next attempt waits, and after the last one the task is buried.
+//! Feature retry: attempts are counted.
 
-use xqueue_tests::{COLUMNS, Queue, Reads, json, put, take_all};
+use xqueue_tests::{Queue, Reads, json};
 
 /// The attempts column has a domain type, so a take leaves the increment to a statement. Such a take still scans no
 /// other tasks.
@@ -20,16 +20,4 @@ fn attempts_of_a_domain_are_counted_without_a_walk() {
     assert!((5..100).contains(&read), "{read} entries were read by 5 takes");
     q.sql("ALTER TABLE {q} ALTER tries TYPE int");
     q.sql("DROP DOMAIN tries_{q}");
-}
-
-#[test]
-fn a_task_between_attempts_comes_back_by_itself() {
-    let mut q = Queue::with("retry", COLUMNS, &json!({"features": {"retry": {"backoff": 0.05}}}));
-    put(&mut q.admin, &q.name, 1);
-    take_all(&mut q.admin, &q.name);
-    let released = q.ask_one("SELECT xqueue.release('{q}', 1)");
-    assert_eq!(released["status"], json!("W"));
-    let again = q.ask_one("SELECT xqueue.take('{q}', '30 seconds')");
-    assert_eq!((&again["id"], &again["attempts"]), (&json!(1), &json!(2)));
-    assert_eq!(q.calls("delay"), 1);
 }

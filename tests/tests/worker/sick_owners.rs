@@ -160,6 +160,11 @@ fn a_job_worker_serves_no_second_owner() {
     let after = noted(&mut queues[0], "pid");
     assert!(before.is_disjoint(&after), "{before:?}, {after:?}");
     queues.iter_mut().for_each(Queue::mend);
+    // A queue is gone with what its owner owns.
+    queues[2].sql(&format!("DROP OWNED BY {}", owners[2].name));
+    queues[2].abandon();
+    let left = "SELECT to_jsonb(count(*)) FROM xqueue.queues";
+    assert_eq!(queues[0].ask_one(left), 2);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Every function in both forms, and every view.
+//! Every function in both forms.
 
 /// Functions that name tasks, with their arguments after the task.
 const OF_TASKS: [(&str, &str); 12] = [
@@ -50,29 +50,18 @@ const OF_QUEUES: [&str; 27] = [
 /// Afterwards the table can be no queue any more.
 const LAST: [&str; 3] = ["upgrade({q})", "downgrade({q})", "upgrade({q})"];
 
-/// The views, and the functions that read all queues.
-pub const BESIDE: [&str; 15] = [
-    "SELECT * FROM xqueue.queues",
-    "SELECT * FROM xqueue.latency",
-    "SELECT * FROM xqueue.metric",
-    "SELECT * FROM xqueue.definitions",
-    "SELECT * FROM xqueue.taken",
-    "SELECT * FROM xqueue.consumers",
-    "SELECT * FROM xqueue.producers",
-    "SELECT * FROM xqueue.sessions",
-    "SELECT * FROM xqueue.settings",
+/// The functions that read all queues.
+pub const BESIDE: [&str; 4] = [
     "SELECT xqueue.stats()",
     "SELECT xqueue.metrics()",
     "SELECT xqueue.state()",
-    "SELECT * FROM xqueue.calls",
-    "SELECT * FROM xqueue.tasks_in_flight",
     "SELECT xqueue_internal.database_workers()",
 ];
 
-/// Returns all calls.
+/// Returns all calls on a queue.
 pub fn all(queue: &str) -> Vec<String> {
     let forms = [format!("'{queue}'"), format!("NULL::{queue}")];
-    let mut calls: Vec<String> = BESIDE.map(str::to_owned).into();
+    let mut calls: Vec<String> = Vec::new();
     for form in &forms {
         calls.extend(
             OF_QUEUES.map(|call| format!("SELECT * FROM xqueue.{}", call.replace("{q}", form))),

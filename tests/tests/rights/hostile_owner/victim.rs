@@ -21,6 +21,8 @@ pub struct Victim {
     started: String,
     /// A queue of another owner.
     healthy: Queue,
+    /// Queries of the views, and of the functions that read all queues.
+    beside: Vec<String>,
     number: usize,
     // Dropped in this order.
     database: Database,
@@ -38,7 +40,13 @@ impl Victim {
         let started = scalar(&mut canary, STARTED, &[]);
         let (owner, other) = (database.client_as(&role.name), database.client_as(&role.name));
         let healthy = Queue::new_in(&database.name, "healthy");
-        Victim { owner, other, admin, canary, started, healthy, number: 0, database, role }
+        let mut beside = every_function::views(&mut admin);
+        beside.extend(calls::BESIDE.map(str::to_owned));
+        Victim { owner, other, admin, canary, started, healthy, beside, number: 0, database, role }
+    }
+
+    fn calls(&self, queue: &str) -> Vec<String> {
+        [self.beside.clone(), calls::all(queue)].concat()
     }
 
     /// Does an act to a queue, makes all calls, and checks that all other queues are served. Returns false if
@@ -64,7 +72,7 @@ impl Victim {
         self.owner.run(begin);
         let mut done = self.owner.batch_execute(&sql);
         if done.is_ok() && self.number.is_multiple_of(3) {
-            for call in calls::all(&queue).into_iter().skip(self.number / 3 % 9).step_by(9) {
+            for call in self.calls(&queue).into_iter().skip(self.number / 3 % 9).step_by(9) {
                 let tried = self.owner.batch_execute(&format!("SAVEPOINT s; {call}"));
                 if let Err(error) = &tried {
                     complain(&call, error);
@@ -81,12 +89,10 @@ impl Victim {
             complain("", error);
         } else {
             self.stay_well(&sql);
-            for call in calls::BESIDE {
-                self.admin.run(call);
-            }
+            self.beside.iter().for_each(|look| self.admin.run(look));
             // Makes a third of the calls now, and the others after the next two acts.
             let is_tried = |number: usize| (number + self.number).is_multiple_of(3);
-            let calls = calls::all(&queue).into_iter().enumerate();
+            let calls = self.calls(&queue).into_iter().enumerate();
             for (number, call) in calls.filter(|(number, _)| is_tried(*number)) {
                 let limit = if call.contains(".check(") { "50ms" } else { "500ms" };
                 let client = if number % 4 == 3 { &mut self.other } else { &mut self.owner };

@@ -3,20 +3,30 @@
 use super::*;
 use std::time::{Duration, Instant};
 
-/// Returns true if the queue is left to a job worker, on a server without a free worker slot, and false if it is
-/// served.
-fn is_left(q: &mut Queue) -> bool {
-    q.sql(DUE);
+/// Starts a server without a free worker slot for a job worker.
+fn without_places() -> Cluster {
+    let server = Cluster::new("max_worker_processes = 4\n");
+    server.wait_running();
+    server
+}
+
+/// Inserts tasks that are due. Returns true if the queue is left to a job worker, on a server without a free worker
+/// slot, and false if it is served.
+fn is_left(q: &mut Queue, tasks: &str) -> bool {
+    const DUE: &str = "SELECT to_jsonb(count(*) > 0) FROM {q} t WHERE status IN ('W', 'T', 'Z')
+        OR (to_jsonb(t)->>'expires')::timestamptz <= now()";
+    q.sql(&format!("INSERT INTO {{q}} {tasks}"));
+    let mut is_due = true;
     wait_until("it is served, or left to a job worker", || {
-        q.counted()["waiting"] == json!(0) || q.error().contains("raise max_worker_processes")
+        is_due = q.ask_one(DUE) == json!(true);
+        !is_due || q.error().contains("raise max_worker_processes")
     });
-    q.counted()["waiting"] == json!(1)
+    is_due
 }
 
 #[test]
 fn what_users_define_and_what_may_be_costly_is_left_to_a_job_worker() {
-    let server = Cluster::new("max_worker_processes = 4\n");
-    server.wait_running();
+    let server = without_places();
     let mut c = server.client();
     c.run(
         "CREATE FUNCTION compare(a bigint, b bigint) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
@@ -137,8 +147,59 @@ fn what_users_define_and_what_may_be_costly_is_left_to_a_job_worker() {
     for (number, (ddl, is_users)) in kinds.enumerate() {
         let mut q = queue_at(&server, &format!("kind{number}"));
         q.sql(ddl);
-        assert_eq!(is_left(&mut q), is_users, "{ddl}");
+        assert_eq!(is_left(&mut q, "(status, runat) VALUES ('W', now())"), is_users, "{ddl}");
         q.sql("DROP TABLE {q}");
+        q.abandon();
+    }
+}
+
+/// Features, additions to the table, tasks that are due at once, and whether changes of them fire something of a user's.
+const FIRES: [(&str, &str, &str, bool); 5] = [
+    (
+        r#"{"delayed": true, "ttl": true, "zombie": true, "ttr": true}"#,
+        "ALTER TABLE {q} ADD customer int DEFAULT 1 REFERENCES customers ON DELETE CASCADE ON UPDATE CASCADE;
+         CREATE TRIGGER own AFTER INSERT OR UPDATE OF customer ON {q} FOR EACH ROW EXECUTE FUNCTION nothing()",
+        "(status, runat, expires, owner) VALUES ('W', now(), NULL, NULL), ('R', NULL, now(), NULL), ('Z', now(), NULL, NULL),
+         ('T', now(), NULL, NULL), ('T', NULL, NULL, gen_random_uuid())",
+        false,
+    ),
+    (
+        r#"{"delayed": true, "ttr": true}"#,
+        "CREATE TABLE parts (task bigint REFERENCES {q});
+         CREATE TRIGGER own AFTER DELETE ON {q} FOR EACH ROW EXECUTE FUNCTION nothing()",
+        "(status, runat, owner) VALUES ('W', now(), NULL), ('T', now(), NULL), ('T', NULL, gen_random_uuid())",
+        false,
+    ),
+    (r#"{"ttl": true}"#, "CREATE TABLE parts (task bigint REFERENCES {q})", "(expires) VALUES (now())", true),
+    (
+        r#"{"zombie": true}"#,
+        "CREATE TRIGGER own AFTER DELETE ON {q} FOR EACH ROW EXECUTE FUNCTION nothing()",
+        "(status, runat) VALUES ('Z', now())",
+        true,
+    ),
+    (
+        r#"{"delayed": true}"#,
+        "CREATE TRIGGER own AFTER UPDATE OF status ON {q} FOR EACH ROW EXECUTE FUNCTION nothing()",
+        "(status, runat) VALUES ('W', now())",
+        true,
+    ),
+];
+
+/// The database worker serves a queue if none of its changes can fire something of a user's.
+#[test]
+fn the_database_worker_fires_nothing() {
+    let server = without_places();
+    server.client().run(
+        "CREATE TABLE customers (id int PRIMARY KEY); INSERT INTO customers VALUES (1);
+         CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",
+    );
+    for (number, (features, additions, tasks, is_users)) in FIRES.into_iter().enumerate() {
+        let options = json!({"features": features.parse::<Value>().expect("features")});
+        let name = format!("fires{number}");
+        let mut q = Queue::make_at(server.config(), &name, COLUMNS, &options);
+        q.sql(additions);
+        assert_eq!(is_left(&mut q, tasks), is_users, "{features} {additions}");
+        q.sql("DROP TABLE {q} CASCADE; DROP TABLE IF EXISTS parts");
         q.abandon();
     }
 }
