@@ -1,6 +1,6 @@
 //! Every function with every set of privileges on the table, compared with the table in docs/security.md.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use xqueue_tests::*;
 
@@ -66,88 +66,67 @@ fn documented() -> BTreeMap<String, Vec<&'static str>> {
     needs
 }
 
-struct Matrix {
-    q: Queue,
-    session: String,
+fn queue() -> Queue {
+    let features = json!({"delayed": true, "buried": true, "ttr": "1 hour"});
+    Queue::with("matrix", COLUMNS, &json!({ "features": features }))
 }
 
-impl Matrix {
-    fn new() -> Matrix {
-        let features = json!({"features": {"delayed": true, "buried": true, "ttr": "1 hour"}});
-        Matrix { q: Queue::with("matrix", COLUMNS, &features), session: String::new() }
-    }
+/// Prepares the tasks for the calls of a connection.
+fn prepare(q: &mut Queue, c: &mut Client) {
+    // A role that cannot have a session gets tasks of another session.
+    let identify = "SELECT xqueue.identify()";
+    let own = c.query_one(identify, &[]).or_else(|_| q.admin.query_one(identify, &[]));
+    let session: uuid::Uuid = own.expect("a session").get(0);
+    q.sql(&format!(
+        "TRUNCATE {{q}} CASCADE; INSERT INTO {{q}} (id, status, runat, owner) VALUES (1, 'R', NULL, NULL),
+         (2, 'T', now() + interval '1 hour', '{session}'), (3, 'B', NULL, NULL), (4, 'W', now() + interval '1 hour', NULL)"
+    ));
+}
 
-    /// Prepares the tasks for the calls of a connection.
-    fn prepare(&mut self, c: &mut Client) {
-        // A role that cannot have a session gets tasks of another session.
-        let identify = "SELECT xqueue.identify()";
-        let own = c.query_one(identify, &[]).or_else(|_| self.q.admin.query_one(identify, &[]));
-        self.session = own.expect("a session").get::<_, uuid::Uuid>(0).to_string();
-        let tasks = format!(
-            "TRUNCATE {{q}} CASCADE; INSERT INTO {{q}} (id, status, runat, owner) VALUES (1, 'R', NULL, NULL),
-             (2, 'T', now() + interval '1 hour', '{}'), (3, 'B', NULL, NULL), (4, 'W', now() + interval '1 hour', NULL)",
-            self.session
-        );
-        self.q.sql(&tasks);
-    }
-
-    /// Returns whether a call succeeds. Only an error about privileges is allowed.
-    #[track_caller]
-    fn is_allowed(&mut self, c: &mut Client, function: &str, call: &str) -> bool {
-        self.prepare(c);
-        let sql = call.replace("{q}", &self.q.name);
-        match c.batch_execute(&sql) {
-            Ok(()) => true,
-            Err(e) => {
-                assert_eq!(code(&e), REFUSED, "{function}: {sql}: {e:?}");
-                false
-            }
-        }
-    }
+/// Returns whether a call succeeds. Only an error about privileges is allowed.
+#[track_caller]
+fn is_allowed(q: &mut Queue, c: &mut Client, call: &str) -> bool {
+    prepare(q, c);
+    let refusal = c.batch_execute(&call.replace("{q}", &q.name)).err();
+    assert!(refusal.iter().all(|e| code(e) == REFUSED), "{call}: {refusal:?}");
+    refusal.is_none()
 }
 
 #[test]
 fn the_table_names_every_function() {
     let documented = documented();
-    let names = CALLS.iter().map(|(name, _)| *name).chain(ELSEWHERE).chain([DROPS]);
-    let names: Vec<&str> = names.collect();
-    let unknown: Vec<_> =
-        documented.keys().filter(|name| !names.contains(&name.as_str())).collect();
-    assert!(unknown.is_empty(), "in the table, but not tried: {unknown:?}");
-    let missing: Vec<_> = names.iter().filter(|name| !documented.contains_key(**name)).collect();
-    assert!(missing.is_empty(), "not in the table: {missing:?}");
+    let tried: BTreeSet<&str> =
+        CALLS.iter().map(|(name, _)| *name).chain(ELSEWHERE).chain([DROPS]).collect();
+    let named: BTreeSet<&str> = documented.keys().map(String::as_str).collect();
+    assert_eq!(named, tried, "in the table (left) and tried (right)");
     // All functions that a role can call: a new function of the schema must be added to the documented table.
-    let mut admin = connect();
-    let sql =
-        "SELECT DISTINCT proname::text FROM pg_proc JOIN pg_namespace n ON n.oid = pronamespace
-               WHERE nspname IN ('xqueue', 'xqueue_internal') AND prorettype <> 'trigger'::regtype";
+    let all = "SELECT array_agg(DISTINCT proname::text) FROM pg_proc
+               WHERE pronamespace IN ('xqueue'::regnamespace, 'xqueue_internal'::regnamespace)
+               AND prorettype <> 'trigger'::regtype";
+    let mut all: Vec<String> = scalar(&mut connect(), all, &[]);
     // Helpers of the views, and functions that name no queue or serve column defaults.
     let others = "buried call_counts condition database_workers holders identify in_flight is_shown measures \
                   metric_rows session_connections state subqueue time64 uuidv7 waiting_consumers waiting_producers";
-    for row in admin.query(sql, &[]).expect("the functions") {
-        let name: String = row.get(0);
-        let is_known =
-            names.contains(&name.as_str()) || others.split(' ').any(|other| other == name);
-        assert!(is_known || documented.contains_key(&name), "{name} is not in the table");
-    }
+    all.retain(|name| !named.contains(&name[..]) && !others.split(' ').any(|other| other == name));
+    assert!(all.is_empty(), "not in the table: {all:?}");
 }
 
 /// Each of the 32 sets of privileges allows exactly the documented calls.
 #[test]
 fn every_set_of_privileges() {
-    let (documented, mut matrix, role) = (documented(), Matrix::new(), Role::create());
+    let (documented, mut q, role) = (documented(), queue(), Role::create());
     let mut c = role.client();
     for set in 0..1 << RIGHTS.len() {
         let granted: Vec<&str> =
             (0..RIGHTS.len()).filter(|bit| set & 1 << bit != 0).map(|bit| RIGHTS[bit]).collect();
-        matrix.q.sql(&format!("REVOKE ALL ON {{q}} FROM {}", role.name));
+        q.sql(&format!("REVOKE ALL ON {{q}} FROM {}", role.name));
         if !granted.is_empty() {
-            matrix.q.sql(&format!("GRANT {} ON {{q}} TO {}", granted.join(", "), role.name));
+            q.sql(&format!("GRANT {} ON {{q}} TO {}", granted.join(", "), role.name));
         }
         for (function, call) in CALLS {
             let needs = &documented[function];
             let expected = !needs.is_empty() && needs.iter().all(|right| granted.contains(right));
-            let allowed = matrix.is_allowed(&mut c, function, call);
+            let allowed = is_allowed(&mut q, &mut c, call);
             assert_eq!(allowed, expected, "{function} with {granted:?}, needs {needs:?}");
         }
     }
@@ -167,39 +146,37 @@ fn every_set_of_privileges() {
     let mut refused = |q: &Queue, call: &str, words: &str| {
         expect_error(&mut c, &format!("SELECT {}", call.replace("{q}", &q.name)), REFUSED, words);
     };
-    owners.iter().for_each(|call| refused(&matrix.q, call, "owner"));
-    matrix.q.sql(&format!("REVOKE ALL ON {{q}} FROM {}", role.name));
-    lookers.iter().for_each(|call| refused(&matrix.q, call, "permission denied"));
+    owners.iter().for_each(|call| refused(&q, call, "owner"));
+    q.sql(&format!("REVOKE ALL ON {{q}} FROM {}", role.name));
+    lookers.iter().for_each(|call| refused(&q, call, "permission denied"));
 }
 
 /// Column privileges on the key and the payload only allow reading these columns.
 #[test]
 fn privileges_on_columns() {
-    let (mut matrix, role) = (Matrix::new(), Role::create());
+    let (mut q, role) = (queue(), Role::create());
     let mut c = role.client();
-    matrix.q.sql(&format!(
+    q.sql(&format!(
         "GRANT SELECT (id, payload), INSERT (id, payload), UPDATE (payload) ON {{q}} TO {}",
         role.name
     ));
-    for (function, call) in CALLS.into_iter().filter(|(function, _)| *function != "INSERT") {
-        assert!(!matrix.is_allowed(&mut c, function, call), "{function}");
+    for (_, call) in CALLS.into_iter().filter(|(function, _)| *function != "INSERT") {
+        assert!(!is_allowed(&mut q, &mut c, call), "{call}");
     }
 }
 
 /// The owner, a member of its role, and a superuser can call everything.
 #[test]
 fn owners_members_and_superusers() {
-    let mut matrix = Matrix::new();
+    let mut q = queue();
     let (owner, member) = (Role::create(), Role::create());
     let give = format!("ALTER TABLE {{q}} OWNER TO {0}; GRANT {0} TO {1}", owner.name, member.name);
-    matrix.q.sql(&give);
-    let mut admin = matrix.q.client();
+    q.sql(&give);
+    let mut admin = q.client();
     for c in [&mut owner.client(), &mut member.client(), &mut admin] {
-        for (function, call) in CALLS {
-            assert!(matrix.is_allowed(c, function, call), "{function}");
-        }
+        CALLS.iter().for_each(|(_, call)| assert!(is_allowed(&mut q, c, call), "{call}"));
     }
-    matrix.q.sql("ALTER TABLE {q} OWNER TO CURRENT_USER");
+    q.sql("ALTER TABLE {q} OWNER TO CURRENT_USER");
 }
 
 /// With row security and without a policy, a role with all privileges sees no task, puts no task, and learns no
@@ -208,15 +185,15 @@ fn owners_members_and_superusers() {
 fn row_security_without_a_policy() {
     const NOT_ALLOWED: [&str; 8] =
         ["stats", "check", "pause", "resume", "stats_reset", "put", "put_wait", "INSERT"];
-    let (mut matrix, role) = (Matrix::new(), Role::create());
+    let (mut q, role) = (queue(), Role::create());
     let mut c = role.client();
-    matrix.q.sql(&format!(
+    q.sql(&format!(
         "ALTER TABLE {{q}} ENABLE ROW LEVEL SECURITY; GRANT ALL ON {{q}} TO {}",
         role.name
     ));
     for (function, call) in CALLS {
-        matrix.prepare(&mut c);
-        let sql = call.replace("{q}", &matrix.q.name);
+        prepare(&mut q, &mut c);
+        let sql = call.replace("{q}", &q.name);
         let is_refused = NOT_ALLOWED.contains(&function);
         match c.simple_query(&sql) {
             Err(e) if is_refused => assert_eq!(code(&e), REFUSED, "{function}: {e:?}"),
@@ -224,7 +201,7 @@ fn row_security_without_a_policy() {
             Err(e) => assert_eq!(code(&e), "P0002", "{function}: {e:?}"),
             Ok(_) => {
                 assert!(!is_refused, "{function} was let through");
-                let left = matrix.q.ask_one(
+                let left = q.ask_one(
                     "SELECT to_jsonb(count(*)) FROM {q} WHERE (id, status::text) IN ((1, 'R'), (2, 'T'), (3, 'B'), (4, 'W'))",
                 );
                 let expected = if function == "truncate" { 0 } else { 4 };
@@ -232,7 +209,7 @@ fn row_security_without_a_policy() {
             }
         }
     }
-    matrix.q.sql("ALTER TABLE {q} DISABLE ROW LEVEL SECURITY");
+    q.sql("ALTER TABLE {q} DISABLE ROW LEVEL SECURITY");
 }
 
 /// The block for hardened default privileges grants EXECUTE to each kind of role. These grants suffice on the direct
@@ -242,11 +219,9 @@ fn execute_is_needed_on_what_a_role_calls_and_nothing_else() {
     let text = page();
     let begin = text.find("ALTER DEFAULT PRIVILEGES").expect("the block");
     let mut block = text[begin..].split("```").next().expect("its end").to_owned();
-    let lists: Vec<String> = block
-        .split("('CURRENT_USER', '{")
-        .skip(1)
-        .map(|rest| rest.split('}').next().expect("a list").to_owned())
-        .collect();
+    let lists =
+        block.split("('CURRENT_USER', '{").skip(1).filter_map(|rest| rest.split('}').next());
+    let lists: Vec<String> = lists.map(str::to_owned).collect();
     let roles: Vec<Role> = lists.iter().map(|_| Role::create()).collect();
     for role in &roles {
         block = block.replacen("CURRENT_USER", &role.name, 1);
@@ -278,9 +253,8 @@ fn execute_is_needed_on_what_a_role_calls_and_nothing_else() {
         );
         let upgrader = lists.iter().position(|list| list.starts_with("upgrade")).expect("owners");
         admin.run(&format!("GRANT {} TO {} WITH ADMIN OPTION", owner.name, roles[upgrader].name));
-        let mut c = roles[upgrader].client_in(&db.name);
-        c.run(&make.replace("{q}", table));
-        let mut matrix = Matrix { q: Queue::adopt(&db.name, table), session: String::new() };
+        let mut q = Queue::adopt(&db.name, table);
+        q.run(&mut roles[upgrader].client_in(&db.name), &make);
         let monitors = [(&monitor, "stats,check")].into_iter();
         for (role, list) in roles.iter().zip(lists.iter().map(String::as_str)).chain(monitors) {
             let mut c = role.client_in(&db.name);
@@ -292,7 +266,7 @@ fn execute_is_needed_on_what_a_role_calls_and_nothing_else() {
                     if function == "truncate" && table == "referred" {
                         continue;
                     }
-                    let allowed = matrix.is_allowed(&mut c, function, &call);
+                    let allowed = is_allowed(&mut q, &mut c, &call);
                     assert_eq!(allowed, expected, "{table}: {call} by one who may {list}");
                 }
             }
@@ -300,8 +274,7 @@ fn execute_is_needed_on_what_a_role_calls_and_nothing_else() {
     }
     let mut c = monitor.client_in(&db.name);
     every_function::views(&mut admin).iter().for_each(|view| c.run(view));
-    admin.run(&format!("DROP OWNED BY {} CASCADE", owner.name));
-    for role in &roles {
+    for role in [&owner].into_iter().chain(&roles) {
         admin.run(&format!("DROP OWNED BY {} CASCADE", role.name));
     }
 }
