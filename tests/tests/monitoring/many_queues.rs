@@ -44,12 +44,12 @@ fn a_view_reads_each_queue_once() {
     let queries = each.into_iter().chain(more).map(|sql| (sql, false)).chain(one);
     let queries: Vec<(String, bool)> = queries.collect();
     let read = || -> Vec<[i64; 2]> {
-        let pages = |(sql, _): &(String, bool)| {
+        let of_query = |(sql, _): &(String, bool)| {
             let mut c = database.client();
             let [first, _, later] = [(); 3].map(|()| pages(&mut c, sql));
             [first, later]
         };
-        queries.iter().map(pages).collect()
+        queries.iter().map(of_query).collect()
     };
     make(&mut owner, 0, FEW);
     let before = read();

@@ -2,8 +2,6 @@
 
 use xqueue_tests::*;
 
-const DELAYED: &str = r#"{"features": {"delayed": true}}"#;
-
 /// The code of an owner's trigger runs in a worker, and must not become superuser there.
 #[test]
 fn an_owner_that_wants_more_than_he_has() {
@@ -179,14 +177,10 @@ fn a_superusers_queue_may_refer_to_a_table_of_others() {
 fn the_session_of_a_job_worker_is_the_owners() {
     let database = Database::new("session");
     let owner = unique("priv");
-    let mut q = Queue::make(
-        &database.name,
-        "jobs",
-        "id bigserial PRIMARY KEY, seen text, path text",
-        &json!({"features": {"delayed": true}}),
-    );
+    let mut q = Queue::new_in(&database.name, "jobs");
     q.sql(&format!(
-        "CREATE ROLE {owner} NOLOGIN CONNECTION LIMIT 0; GRANT CREATE ON SCHEMA public TO {owner};
+        "ALTER TABLE {{q}} ADD seen text, ADD path text;
+         CREATE ROLE {owner} NOLOGIN CONNECTION LIMIT 0; GRANT CREATE ON SCHEMA public TO {owner};
          REVOKE CONNECT ON DATABASE {} FROM PUBLIC;
          CREATE FUNCTION tried(command text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
              EXECUTE command; RETURN session_user; EXCEPTION WHEN OTHERS THEN RETURN session_user; END $$;
@@ -201,8 +195,7 @@ fn the_session_of_a_job_worker_is_the_owners() {
     ));
     q.sql("SELECT xqueue.put('{q}', '{}', '1 millisecond')");
     q.wait_for("ready", 1);
-    let seen: String = scalar(&mut q.admin, "SELECT seen FROM jobs", &[]);
-    assert_eq!(seen, [owner.as_str(); 7].join(" "));
+    assert_eq!(q.ask_one("SELECT to_jsonb(seen) FROM {q}"), [&owner[..]; 7].join(" "));
     assert!(q.holds(1, "path !~ 'public'"), "nobody can add objects to a schema that is searched");
     q.sql(&format!("DROP OWNED BY {owner} CASCADE; DROP ROLE {owner}"));
     q.abandon();
