@@ -79,7 +79,7 @@ fn writer(mut c: Client, q: &str, seed: u64) {
             let Err(e) = try_sql(&mut c, &sql) else { continue };
             let is_refusal = code(&e) == "0A000" && sql.starts_with("PREPARE");
             assert!(is_refusal || ["40P01", "40001"].contains(&code(&e)), "{sql}\n{e:?}");
-            c.batch_execute("ROLLBACK").unwrap();
+            c.run("ROLLBACK");
             break;
         }
     }
@@ -103,7 +103,7 @@ fn eight_writers() {
         let mut watcher = q.client();
         let (running, name) = (&running, &name);
         scope.spawn(move || {
-            watcher.batch_execute("SET deadlock_timeout = '10s'").unwrap();
+            watcher.run("SET deadlock_timeout = '10s'");
             while running.load(Ordering::Relaxed) {
                 let _stats: Value = scalar(&mut watcher, "SELECT xqueue.stats($1::text)", &[name]);
                 let _check: Value = scalar(&mut watcher, "SELECT xqueue.check($1::text)", &[name]);

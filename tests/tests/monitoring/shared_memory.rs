@@ -39,7 +39,7 @@ fn touched(c: &mut Client) -> usize {
 fn create(c: &mut Client, options: &str) -> Vec<String> {
     let make = |_| {
         let name = unique("shared");
-        c.batch_execute(&format!("SELECT xqueue.create('{name}', '{options}')")).unwrap();
+        c.run(&format!("SELECT xqueue.create('{name}', '{options}')"));
         name
     };
     (0..QUEUES).map(make).collect()
@@ -49,13 +49,13 @@ fn create(c: &mut Client, options: &str) -> Vec<String> {
 fn use_queues(c: &mut Client, names: &[String], tube: &str) {
     for name in names {
         for sql in [
-            format!("SELECT xqueue.put('{name}', '[{{}}, {{}}]'{tube})"),
-            format!("SELECT xqueue.take('{name}'{tube})"),
-            format!("SELECT xqueue.ack('{name}', id) FROM {name} WHERE status = 'T'"),
-            format!("SELECT xqueue.take('{name}'{tube})"),
-            format!("SELECT xqueue.stats('{name}')"),
+            "SELECT xqueue.put('{q}', '[{}, {}]'{tube})",
+            "SELECT xqueue.take('{q}'{tube})",
+            "SELECT xqueue.ack('{q}', id) FROM {q} WHERE status = 'T'",
+            "SELECT xqueue.take('{q}'{tube})",
+            "SELECT xqueue.stats('{q}')",
         ] {
-            c.batch_execute(&sql).unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+            c.run(&sql.replace("{q}", name).replace("{tube}", tube));
         }
     }
 }

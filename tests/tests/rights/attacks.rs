@@ -128,33 +128,28 @@ fn code_of_others_does_not_run_as_a_superuser() {
         ),
     ] {
         let (role, mut q) = (Role::create(), Queue::new("priv"));
-        let (mut c, name) = (role.client(), q.name.clone());
-        c.run(&format!(
-            "CREATE FUNCTION {name}_v() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
-                 IF current_user <> '{0}' AND current_setting('application_name') LIKE 'xqueue %' THEN INSERT INTO public.{name}_log VALUES (current_user); END IF;
+        let mut c = role.client();
+        let functions = "CREATE FUNCTION {q}_v() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+                 IF current_user <> '{r}' AND current_setting('application_name') LIKE 'xqueue %' THEN
+                     INSERT INTO public.{q}_log VALUES (current_user); END IF;
                  RETURN true; END $$;
-             CREATE FUNCTION {name}_i(int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN
-                 RETURN (SELECT public.{name}_v()); END $$;
-             CREATE FUNCTION {name}_t() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-                 PERFORM public.{name}_v(); RETURN NEW; END $$;
-             CREATE FUNCTION {name}_h(jsonb, text) RETURNS void LANGUAGE sql AS 'SELECT public.{name}_v()'",
-            role.name
-        ));
+             CREATE FUNCTION {q}_i(int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN
+                 RETURN (SELECT public.{q}_v()); END $$;
+             CREATE FUNCTION {q}_t() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 PERFORM public.{q}_v(); RETURN NEW; END $$;
+             CREATE FUNCTION {q}_h(jsonb, text) RETURNS void LANGUAGE sql AS 'SELECT public.{q}_v()'";
+        q.run(&mut c, &functions.replace("{r}", &role.name));
         q.sql(&format!(
             "CREATE TABLE {{q}}_log (who text); CREATE TABLE {{q}}_own (id bigint);
              GRANT ALL ON {{q}}, {{q}}_own TO {0}",
             role.name
         ));
-        c.run(&by_attacker.replace("{q}", &name));
+        q.run(&mut c, by_attacker);
         q.sql(by_superuser);
         q.sql("INSERT INTO {q} (status, runat) VALUES ('W', now())");
         let what = [by_attacker, by_superuser].concat();
-        wait_until(&format!("it is refused: {what}"), || {
-            q.stats()["error"].as_str().is_some_and(|error| error.contains("OWNER TO"))
-        });
-        let ran: Option<String> =
-            scalar(&mut q.admin, &format!("SELECT max(who) FROM {name}_log"), &[]);
-        assert_eq!(ran, None, "{what}");
+        wait_until(&format!("it is refused: {what}"), || q.error().contains("OWNER TO"));
+        assert!(q.ask("SELECT to_jsonb(who) FROM {q}_log").is_empty(), "{what}");
         q.sql(&format!("ALTER TABLE {{q}} OWNER TO {}", role.name));
         q.wait_for("ready", 1);
         q.sql("DROP TABLE {q}_log, {q}_own CASCADE; DROP TABLE IF EXISTS {q}_c");

@@ -137,7 +137,8 @@ fn a_security_restricted_operation_uses_no_session() {
                 ["REFRESH MATERIALIZED VIEW {q}_v", "ANALYZE {q}_t", "REINDEX INDEX {q}_x"]
             {
                 q.run(&mut superuser, command);
-                let errors = "WITH log AS (DELETE FROM {q}_log RETURNING error) SELECT DISTINCT to_jsonb(error) FROM log";
+                let errors = "WITH log AS (DELETE FROM {q}_log RETURNING error)
+                              SELECT DISTINCT to_jsonb(error) FROM log";
                 assert_eq!(q.ask(errors), ["42501"], "{call} by {command}");
             }
         }

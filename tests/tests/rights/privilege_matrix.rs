@@ -79,7 +79,8 @@ fn prepare(q: &mut Queue, c: &mut Client) {
     let session: uuid::Uuid = own.expect("a session").get(0);
     q.sql(&format!(
         "TRUNCATE {{q}} CASCADE; INSERT INTO {{q}} (id, status, runat, owner) VALUES (1, 'R', NULL, NULL),
-         (2, 'T', now() + interval '1 hour', '{session}'), (3, 'B', NULL, NULL), (4, 'W', now() + interval '1 hour', NULL)"
+         (2, 'T', now() + interval '1 hour', '{session}'), (3, 'B', NULL, NULL),
+         (4, 'W', now() + interval '1 hour', NULL)"
     ));
 }
 

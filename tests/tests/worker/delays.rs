@@ -1,4 +1,5 @@
-//! Delayed tasks become ready when their delay ends. A locked row delays no other row, and a locked table no other queue.
+//! Delayed tasks become ready when their delay ends. A locked row delays no other row, and a locked table delays no
+//! other queue.
 
 use xqueue_tests::*;
 
