@@ -128,31 +128,25 @@ fn drop_table_under_load() {
     let mut healthy = Queue::new("healthy");
     for _ in 0..5 {
         let mut q = Queue::new("dropped");
-        let name = q.name.clone();
-        let threads: Vec<_> = (0..3)
-            .map(|_| {
-                let (mut c, name) = (q.client(), name.clone());
-                std::thread::spawn(move || {
-                    loop {
-                        let put = format!("SELECT xqueue.put('{name}', '[{{}}, {{}}]', '1 millisecond')");
-                        let work = format!("SELECT xqueue.ack('{name}', (t->>'id')::bigint) FROM xqueue.take('{name}', '5ms') t");
-                        if let Err(e) = try_sql(&mut c, &put).and_then(|()| try_sql(&mut c, &work)) {
-                            assert!(["42P01", "40P01"].contains(&code(&e)), "{e:?}");
-                            if code(&e) == "42P01" {
-                                return;
-                            }
-                        }
-                    }
-                })
+        let load = [
+            "SELECT xqueue.put('{q}', '[{}, {}]', '1 millisecond')",
+            "SELECT xqueue.ack('{q}', (t->>'id')::bigint) FROM xqueue.take('{q}', '5ms') t",
+        ]
+        .map(|sql| sql.replace("{q}", &q.name));
+        let threads = [(); 3].map(|()| {
+            let (mut c, load) = (q.client(), load.clone());
+            std::thread::spawn(move || {
+                let mut errors = load.iter().cycle().filter_map(|sql| try_sql(&mut c, sql).err());
+                let last = errors.find(|error| code(error) != "40P01");
+                assert!(last.iter().all(|error| code(error) == "42P01"), "{last:?}");
             })
-            .collect();
-        wait_until("the load runs", || q.stats()["calls"]["delay"].as_i64() > Some(20));
-        wait_until("the table is dropped", || {
-            // PostgreSQL can end the DROP because of a deadlock with a writer that upgrades its lock, so it is retried.
-            try_sql(&mut q.admin, &format!("DROP TABLE {name}")).is_ok()
         });
+        wait_until("the load runs", || q.stats()["calls"]["delay"].as_i64() > Some(20));
+        let end = format!("DROP TABLE {}", q.name);
+        // PostgreSQL can end the DROP because of a deadlock with a writer that upgrades its lock, so it is retried.
+        wait_until("the table is dropped", || try_sql(&mut q.admin, &end).is_ok());
         q.abandon();
-        threads.into_iter().for_each(|t| t.join().unwrap());
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
         healthy.is_served(1);
     }
 }
