@@ -276,10 +276,12 @@ fn a_worker_reads_all_definitions_before_it_leaves() {
     assert!(workers.len() <= 3, "{workers:?}");
 }
 
-/// Adds a queue to four of the databases, with too many pages for a database worker to recount it by itself. A crash of
-/// the server makes recounts necessary.
-fn recounting(server: &Cluster) -> Vec<Queue> {
-    let mut all = crowd(server);
+/// A recount gets no worker slot at first, but the databases still take turns.
+#[test]
+fn delays_are_kept_while_large_tables_are_counted_again_and_while_they_wait_for_a_place() {
+    let server = Cluster::new("max_worker_processes = 4\n");
+    let mut all = crowd(&server);
+    // Too many pages for a database worker to count by itself.
     for q in &mut all[..4] {
         q.sql(
             "CREATE TABLE large (id bigint PRIMARY KEY, filler char(100) DEFAULT '');
@@ -287,30 +289,25 @@ fn recounting(server: &Cluster) -> Vec<Queue> {
              SELECT xqueue.upgrade('large')",
         );
     }
-    server.stop("immediate");
-    server.start();
-    all.iter_mut().for_each(Queue::reconnect);
-    all
-}
-
-/// A recount gets no worker slot at first, but the databases still take turns.
-#[test]
-fn delays_are_kept_while_large_tables_are_counted_again_and_while_they_wait_for_a_place() {
-    let server = Cluster::new("max_worker_processes = 4\n");
-    let mut all = recounting(&server);
+    let restart = |mode: &str, all: &mut [Queue]| {
+        server.stop(mode);
+        server.start();
+        all.iter_mut().for_each(Queue::reconnect);
+    };
+    // A crash makes recounts necessary.
+    restart("immediate", &mut all);
     for _ in 0..3 {
         keep_delays(&mut all);
         give_back(&mut all);
     }
-    let error = "SELECT COALESCE(error, '') FROM xqueue.queues WHERE queue = 'large'::regclass";
+    let error =
+        "SELECT to_jsonb(COALESCE(error, '')) FROM xqueue.queues WHERE queue = 'large'::regclass";
     wait_until("it says why it is not counted", || {
-        let error: String = scalar(&mut all[0].admin, error, &[]);
+        let error = all[0].ask_one(error).to_string();
         error.contains("there is no background worker to count its tasks")
     });
-    server.stop("fast");
     server.configure(TWO_PLACES);
-    server.start();
-    all.iter_mut().for_each(Queue::reconnect);
+    restart("fast", &mut all);
     keep_delays(&mut all);
     give_back(&mut all);
     for q in &mut all[..4] {
@@ -349,9 +346,7 @@ fn metrics_need_no_worker_where_nothing_has_changed() {
     let starts =
         || server.log().matches("starting background worker process \"xqueue worker\"").count();
     for _ in 0..2 {
-        for q in &mut all {
-            q.sql("SELECT xqueue.put('{q}', '{}')");
-        }
+        all.iter_mut().for_each(|q| q.sql("SELECT xqueue.put('{q}', '{}')"));
         receive(&graphite, 1);
     }
     let before = starts();

@@ -21,16 +21,15 @@ impl Carbon {
             fs::create_dir(folder.join(part)).expect("a folder for carbon is made");
         }
         let mut carbon = Carbon { port: free_port(), folder, child: None };
-        carbon.write("storage-schemas.conf", "[all]\npattern = .*\nretentions = 1s:1h\n");
-        carbon.write("storage-aggregation.conf", "");
-        let configuration = carbon.configuration();
-        carbon.write("carbon.conf", &configuration);
+        for (name, text) in [
+            ("storage-schemas.conf", "[all]\npattern = .*\nretentions = 1s:1h\n"),
+            ("storage-aggregation.conf", ""),
+            ("carbon.conf", &carbon.configuration()),
+        ] {
+            fs::write(carbon.folder.join(name), text).expect("carbon's configuration is written");
+        }
         carbon.restart();
         carbon
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        fs::write(self.folder.join(name), text).expect("carbon's configuration is written");
     }
 
     /// Returns carbon.conf. USER is empty, so carbon keeps the user that starts it. Unused protocols get port 0, any
