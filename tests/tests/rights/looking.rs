@@ -9,24 +9,24 @@ use xqueue_tests::*;
 /// The queries of a monitoring role, besides those of the views.
 const LOOKS: &[&str] = &[
     "SELECT xqueue.stats()",
-    "SELECT xqueue.stats('{t}')",
+    "SELECT xqueue.stats('{q}')",
     "SELECT xqueue.metrics()",
     "SELECT xqueue.state()",
-    "SELECT xqueue.stats('{t}', '1')",
-    "SELECT xqueue.stats('{t}', 5)",
-    "SELECT xqueue.stats('{t}', '[1, 7]'::jsonb)",
-    "SELECT xqueue.stats(NULL::{t}, ARRAY[1, 7])",
-    "SELECT xqueue_internal.buried('{t}', 50)",
-    "SELECT xqueue.check('{t}')",
-    "SELECT xqueue.check(NULL::{t})",
+    "SELECT xqueue.stats('{q}', '1')",
+    "SELECT xqueue.stats('{q}', 5)",
+    "SELECT xqueue.stats('{q}', '[1, 7]'::jsonb)",
+    "SELECT xqueue.stats(NULL::{q}, ARRAY[1, 7])",
+    "SELECT xqueue_internal.buried('{q}', 50)",
+    "SELECT xqueue.check('{q}')",
+    "SELECT xqueue.check(NULL::{q})",
 ];
 
 const DRY_RUNS: &[&str] = &[
-    "SELECT xqueue.upgrade('{t}', '{}', true)",
-    r#"SELECT xqueue.upgrade('{t}', '{"features": {"buried": false}, "convert": {"B": "R"}}', true)"#,
-    r#"SELECT xqueue.upgrade('{t}', '{"features": {"buried": false}}', true)"#,
-    r#"SELECT xqueue.upgrade('{t}', '{"features": {"id": "auto_increment", "tube": true}}', true)"#,
-    r#"SELECT xqueue.upgrade('{t}', '{"features": {"utube": true}}', true)"#,
+    "SELECT xqueue.upgrade('{q}', '{}', true)",
+    r#"SELECT xqueue.upgrade('{q}', '{"features": {"buried": false}, "convert": {"B": "R"}}', true)"#,
+    r#"SELECT xqueue.upgrade('{q}', '{"features": {"buried": false}}', true)"#,
+    r#"SELECT xqueue.upgrade('{q}', '{"features": {"id": "auto_increment", "tube": true}}', true)"#,
+    r#"SELECT xqueue.upgrade('{q}', '{"features": {"utube": true}}', true)"#,
 ];
 
 fn kinds() -> [Value; 2] {
@@ -38,7 +38,7 @@ fn kinds() -> [Value; 2] {
 
 /// Runs all queries, and those of the views. A refusal is as good as a result.
 fn look(trap: &mut Trap, looker: &mut Client, role: &str, looks: &[&str]) {
-    let looks = looks.iter().map(|sql| trap.named(sql));
+    let looks = looks.iter().map(|sql| sql.replace("{q}", &trap.q.name));
     let looks: Vec<String> = looks.chain(every_function::views(looker)).collect();
     for sql in looks {
         if let Err(error) = looker.query(&sql, &[]) {
@@ -56,26 +56,26 @@ fn a_look_runs_nothing_of_the_owner() {
         let (monitor, careless) = (trap.looker(), trap.looker());
         let (mut c, name) = (monitor.client(), monitor.name.clone());
         for sql in [
-            "SELECT count(*) FROM {t} WHERE id = 1",
-            "SELECT to_jsonb(t), kind::text FROM {t} AS t WHERE status = 'B'",
+            "SELECT count(*) FROM {q} WHERE id = 1",
+            "SELECT to_jsonb(t), kind::text FROM {q} AS t WHERE status = 'B'",
         ] {
-            careless.client().run(&trap.named(sql));
+            trap.q.run(&mut careless.client(), sql);
             assert!(trap.has_caught(&careless.name), "the trap is set");
         }
         look(&mut trap, &mut c, &name, LOOKS);
-        let check: Value = scalar(&mut c, &trap.named("SELECT xqueue.check('{t}')"), &[]);
+        let check = ask_one(&mut c, &trap.q.name, "SELECT xqueue.check('{q}')");
         assert_eq!(check["ok"], json!(true), "{check}");
         let mut superuser = connect();
         look(&mut trap, &mut superuser, "postgres", LOOKS);
         look(&mut trap, &mut superuser, "postgres", DRY_RUNS);
         // Monitoring does not run a hook, a pick function or a policy either.
         trap.run_as_owner(
-            r#"SELECT xqueue.upgrade('{t}', '{"features": {"on_task_change": "{t}_hook"}}');
-               ALTER TABLE {t} ENABLE ROW LEVEL SECURITY; CREATE POLICY noting ON {t} USING ({t}_note(id))"#,
+            r#"SELECT xqueue.upgrade('{q}', '{"features": {"on_task_change": "{q}_hook"}}');
+               ALTER TABLE {q} ENABLE ROW LEVEL SECURITY; CREATE POLICY noting ON {q} USING ({q}_note(id))"#,
         );
         if options["features"]["utube"].is_null() {
             trap.run_as_owner(
-                r#"SELECT xqueue.upgrade('{t}', '{"features": {"pick": "{t}_pick"}}')"#,
+                r#"SELECT xqueue.upgrade('{q}', '{"features": {"pick": "{q}_pick"}}')"#,
             );
         }
         trap.has_caught("postgres");
@@ -88,15 +88,13 @@ fn a_look_runs_nothing_of_the_owner() {
 /// Values are shown through the output functions of their types, because a cast can be the owner's code.
 #[test]
 fn buried_tasks_are_shown_without_casts() {
-    let trap = Trap::set(&kinds()[0]);
-    let mut superuser = connect();
-    let sql = trap.named("SELECT xqueue_internal.buried('{t}', 1)");
+    let mut trap = Trap::set(&kinds()[0]);
     let wanted = json!({"id": {"id": 5}, "key": "5", "attempts": null, "reason": null,
         "columns": {"made": "t", "kind": "a", "kinds": "{a,b}", "named": "b", "pair": "(a,7)", "span": "[a,b]"}});
-    assert_eq!(values(&mut superuser, &sql, &[]), [wanted]);
+    assert_eq!(trap.q.ask("SELECT xqueue_internal.buried('{q}', 1)"), [wanted]);
     for (count, tasks) in [(-1, 0), (0, 0), (1, 1), (50, 2)] {
-        let sql = trap.named(&format!("SELECT xqueue_internal.buried('{{t}}', {count})"));
-        assert_eq!(values(&mut superuser, &sql, &[]).len(), tasks, "{count}");
+        let buried = trap.q.ask(&format!("SELECT xqueue_internal.buried('{{q}}', {count})"));
+        assert_eq!(buried.len(), tasks, "{count}");
     }
 }
 
@@ -106,18 +104,18 @@ fn a_look_runs_nothing_of_an_owner_that_has_dropped_the_indexes() {
     let mut trap = Trap::set(&kinds()[0]);
     let monitor = trap.looker();
     trap.run_as_owner(
-        "ALTER TABLE {t} DROP CONSTRAINT {t}_pkey;
+        "ALTER TABLE {q} DROP CONSTRAINT {q}_pkey;
          DO $$ DECLARE name regclass; BEGIN
-           FOR name IN SELECT indexrelid FROM pg_index WHERE indrelid = '{t}'::regclass LOOP
+           FOR name IN SELECT indexrelid FROM pg_index WHERE indrelid = '{q}'::regclass LOOP
              EXECUTE format('DROP INDEX %s CASCADE', name); END LOOP; END $$;
-         CREATE INDEX ON {t} (owner) WHERE status = 'T' AND {t}_note(3)",
+         CREATE INDEX ON {q} (owner) WHERE status = 'T' AND {q}_note(3)",
     );
     let (mut c, name) = (monitor.client(), monitor.name.clone());
     look(&mut trap, &mut c, &name, LOOKS);
-    let sql = trap.named("SELECT tasks FROM xqueue.taken WHERE queue = '{t}'::regclass");
-    assert_eq!(scalar::<i64>(&mut c, &sql, &[]), 1);
-    let sql = trap.named("SELECT xqueue.stats('{t}', '7')->'state'");
-    assert_eq!(scalar::<Value>(&mut c, &sql, &[]), json!("waiting"));
+    let taken = "SELECT to_jsonb(tasks) FROM xqueue.taken WHERE queue = '{q}'::regclass";
+    assert_eq!(ask_one(&mut c, &trap.q.name, taken), 1);
+    let state = "SELECT xqueue.stats('{q}', '7')->'state'";
+    assert_eq!(ask_one(&mut c, &trap.q.name, state), "waiting");
     look(&mut trap, &mut connect(), "postgres", LOOKS);
 }
 
@@ -163,42 +161,41 @@ fn what_a_superuser_changes_runs_as_the_owner() {
         let mut trap = Trap::set(&options);
         let owner = trap.owner.name.clone();
         trap.run_as_owner(
-            r#"SELECT xqueue.upgrade('{t}', '{"features": {"on_task_change": "{t}_hook"}}')"#,
+            r#"SELECT xqueue.upgrade('{q}', '{"features": {"on_task_change": "{q}_hook"}}')"#,
         );
         for (sql, changes_rows) in [
-            (r#"upgrade('{t}', '{"features": {"buried": false}, "convert": {"B": "R"}}')"#, true),
-            (r#"upgrade('{t}', '{"features": {"delayed": false}, "convert": {"W": "R"}}')"#, true),
+            (r#"upgrade('{q}', '{"features": {"buried": false}, "convert": {"B": "R"}}')"#, true),
+            (r#"upgrade('{q}', '{"features": {"delayed": false}, "convert": {"W": "R"}}')"#, true),
             (
-                r#"upgrade('{t}', '{"features": {"buried": true, "delayed": true, "keep": true}}')"#,
+                r#"upgrade('{q}', '{"features": {"buried": true, "delayed": true, "keep": true}}')"#,
                 false,
             ),
-            (r#"upgrade('{t}', '{"features": {"id": "required", "ttl": false}}')"#, false),
-            ("truncate('{t}')", true),
-            ("downgrade('{t}', true)", false),
+            (r#"upgrade('{q}', '{"features": {"id": "required", "ttl": false}}')"#, false),
+            ("truncate('{q}')", true),
+            ("downgrade('{q}', true)", false),
         ] {
             trap.has_caught(&owner);
             // In a transaction, with deferred triggers.
-            trap.run_as_superuser(&format!("BEGIN; SELECT xqueue.{sql}; COMMIT"));
+            trap.q.sql(&format!("BEGIN; SELECT xqueue.{sql}; COMMIT"));
             trap.assert_harmless("postgres", sql);
             assert!(trap.has_caught(&owner) || !changes_rows, "{sql} has not run as the owner");
         }
         // A table that already has a status column.
         trap.run_as_owner(
-            "ALTER TABLE {t} DISABLE TRIGGER fired; ALTER TABLE {t} DISABLE TRIGGER put_off;
-             ALTER TABLE {t} ADD COLUMN status \"char\"; INSERT INTO {t} VALUES (1, '{}');
-             ALTER TABLE {t} ENABLE TRIGGER fired; ALTER TABLE {t} ENABLE TRIGGER put_off",
+            "ALTER TABLE {q} DISABLE TRIGGER fired; ALTER TABLE {q} DISABLE TRIGGER put_off;
+             ALTER TABLE {q} ADD COLUMN status \"char\"; INSERT INTO {q} VALUES (1, '{}');
+             ALTER TABLE {q} ENABLE TRIGGER fired; ALTER TABLE {q} ENABLE TRIGGER put_off",
         );
         trap.has_caught(&owner);
         let upgrade =
-            r#"SELECT xqueue.upgrade('{t}', '{"fields": {"status": "status"}, "existing": "D"}')"#;
-        trap.run_as_superuser(upgrade);
+            r#"SELECT xqueue.upgrade('{q}', '{"fields": {"status": "status"}, "existing": "D"}')"#;
+        trap.q.sql(upgrade);
         trap.assert_harmless("postgres", upgrade);
         assert!(trap.has_caught(&owner), "it has given a row a status as the owner");
-        let sql = trap.named("SELECT status::text FROM {t}");
-        assert_eq!(scalar::<String>(&mut trap.admin, &sql, &[]), "D");
+        assert_eq!(trap.q.ask_one("SELECT to_jsonb(status::text) FROM {q}"), "D");
         // Resets the trap: the SELECT above ran as the superuser.
         trap.has_caught("postgres");
-        trap.run_as_superuser("SELECT xqueue.drop('{t}')");
+        trap.q.sql("SELECT xqueue.drop('{q}')");
         trap.assert_harmless("postgres", "drop");
     }
 }
@@ -208,18 +205,15 @@ fn what_a_superuser_changes_runs_as_the_owner() {
 fn rows_that_are_hidden_from_the_owner_are_not_passed_over() {
     let mut trap = Trap::set(&kinds()[0]);
     trap.run_as_owner(
-        "ALTER TABLE {t} ENABLE ROW LEVEL SECURITY; ALTER TABLE {t} FORCE ROW LEVEL SECURITY",
+        "ALTER TABLE {q} ENABLE ROW LEVEL SECURITY; ALTER TABLE {q} FORCE ROW LEVEL SECURITY",
     );
-    let convert = trap.named(
-        r#"SELECT xqueue.upgrade('{t}', '{"features": {"buried": false}, "convert": {"B": "R"}}')"#,
-    );
-    let mut superuser = connect();
-    let error = expect_error(&mut superuser, &convert, "55000", "row security hides tasks");
+    let convert =
+        r#"SELECT xqueue.upgrade('{q}', '{"features": {"buried": false}, "convert": {"B": "R"}}')"#;
+    let error = trap.q.fails(convert, "55000", "row security hides tasks");
     assert!(error.hint().is_some_and(|hint| hint.contains("NO FORCE")), "{error:?}");
-    trap.run_as_owner("ALTER TABLE {t} NO FORCE ROW LEVEL SECURITY");
-    trap.run_as_superuser(&convert);
-    let sql = trap.named("SELECT xqueue.stats('{t}')->'tasks'->'buried'");
-    assert_eq!(scalar::<Value>(&mut superuser, &sql, &[]), json!(0));
+    trap.run_as_owner("ALTER TABLE {q} NO FORCE ROW LEVEL SECURITY");
+    trap.q.sql(convert);
+    assert_eq!(trap.q.ask_one("SELECT xqueue.stats('{q}')->'tasks'->'buried'"), 0);
 }
 
 /// Counters cover all rows, so a role that sees only some rows does not see the counters.
