@@ -21,23 +21,21 @@ def is_queue():
         return connection.scalar(text("SELECT count(*) FROM xqueue.queues WHERE queue::text = 'alembic_jobs'")) == 1
 
 
-def round_trip(_):
-    """Alembic: migrations make the queue and unmake it"""
-    for target, queue in [("0001", False), ("0002", True)]:
-        command.upgrade(config, target)
+def round_trip():
+    """migrations make the queue and unmake it"""
+    for move, target, queue in [(command.upgrade, "0001", False), (command.upgrade, "0002", True),
+                                (command.downgrade, "0001", False), (command.upgrade, "head", True)]:
+        move(config, target)
         equal(is_queue(), queue)
-    command.downgrade(config, "0001")
-    equal(is_queue(), False)
-    command.upgrade(config, "head")
 
 
-def no_drift(_):
-    """Alembic: autogenerate finds no difference between the models and the queue"""
+def no_drift():
+    """autogenerate finds no difference between the models and the queue"""
     command.check(config)
 
 
 try:
-    run([round_trip, no_drift], None, lambda: None)
+    run(round_trip, no_drift)
 finally:
     Base.metadata.drop_all(engine)
     with engine.begin() as connection:

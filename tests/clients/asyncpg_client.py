@@ -6,7 +6,7 @@ import json
 
 import asyncpg
 
-from tap import equal, run
+from tap import POOLER, Work, equal, run
 
 TABLE = "asyncpg_jobs"
 
@@ -20,41 +20,69 @@ async def connect():
     return db
 
 
+async def take(db, timeout, count=1):
+    return await db.fetch("SELECT * FROM xqueue.take(NULL::asyncpg_jobs, $1, $2)", timeout, count)
+
+
+async def ack(db, job):
+    await db.execute("SELECT xqueue.ack('asyncpg_jobs', $1::bigint)", job["id"])
+
+
+# No row if the task was taken away meanwhile.
+RELEASE = "SELECT xqueue.release('asyncpg_jobs', $1::bigint, error => $2, if_held => true)"
+
+
+async def consume(pool, work):
+    while not work.stopped:
+        try:
+            async with pool.acquire() as db:
+                await take_tasks(db, work)
+        except (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.CannotConnectNowError,
+                asyncpg.AdminShutdownError, OSError):
+            await asyncio.sleep(0.2)  # the server restarts, or ended the connection: its tasks are ready again
+
+
+async def take_tasks(db, work):
+    while not work.stopped:
+        for job in await take(db, timedelta(seconds=5), 10):
+            if work.stopped:
+                return  # The pool's reset gives back unstarted tasks.
+            try:
+                await asyncio.to_thread(work, job["url"])
+                async with db.transaction():  # this transaction writes the results too
+                    await ack(db, job)
+            except Exception as error:
+                await db.execute(RELEASE, job["id"], str(error))
+
+
+async def give_back(db):
+    await db.execute("SELECT xqueue.give_back()")
+
+
+def create_pool():
+    # asyncpg's own reset leaves tasks with the connection.
+    return asyncpg.create_pool(min_size=1, max_size=1, reset=give_back)
+
+
 async def put(db, *urls):
     """The ids of new tasks."""
     tasks = await db.fetch(f"SELECT id FROM xqueue.put(NULL::{TABLE}, $1) ORDER BY id", [{"url": url} for url in urls])
     return [task["id"] for task in tasks]
 
 
-async def until(condition, seconds=20):
-    """Polls until condition() is true."""
-    async with asyncio.timeout(seconds):
-        while not await condition():
-            await asyncio.sleep(0.01)
-
-
-async def is_empty(db):
-    equal(await db.fetchval(f"SELECT count(*) FROM {TABLE}"), 0)
-
-
-async def state(db, state):
-    return (await db.fetchval("SELECT xqueue.stats($1)", TABLE))["tasks"][state]
-
-
 async def json_and_rows(db):
-    """asyncpg: tasks as jsonb and as records with their types"""
+    """tasks as jsonb and as records with their types"""
     task = await db.fetchval("SELECT xqueue.put($1, $2)", TABLE, {"url": "a", "options": {"depth": 1}})
     equal((task["url"], task["status"]), ("a", "R"))
-    row = await db.fetchrow(f"SELECT * FROM xqueue.take(NULL::{TABLE}, $1)", timedelta(seconds=5))
+    [row] = await take(db, timedelta(seconds=5))
     equal((row["id"], row["status"], row["options"]), (task["id"], "T", {"depth": 1}))
     equal(row["owner"], await db.fetchval("SELECT xqueue.identify()"))
     equal(await db.fetchval("SELECT xqueue.take($1)", TABLE), None)
     equal((await db.fetchval("SELECT xqueue.ack($1, $2::bigint)", TABLE, row["id"]))["id"], row["id"])
-    await is_empty(db)
 
 
 async def ids(db):
-    """asyncpg: ack of a number, a list, a text, an object, and of the task itself"""
+    """ack of a number, a list, a text, an object, and of the task itself"""
     ids = await put(db, *"abcdefgh")
     rows = await db.fetch(f"SELECT t, t.id FROM xqueue.take(NULL::{TABLE}, count => $1) AS t ORDER BY id", 8)
     equal([row["id"] for row in rows], ids)
@@ -64,41 +92,31 @@ async def ids(db):
     equal(len(await db.fetch("SELECT xqueue.ack($1, $2::jsonb)", TABLE, {"id": ids[4]})), 1)
     equal(len(await db.fetch("SELECT xqueue.ack($1, $2)", TABLE, f"{ids[5]},{ids[6]}")), 2)
     equal(len(await db.fetch(f"SELECT xqueue.ack($1::{TABLE})", rows[7]["t"])), 1)
-    await is_empty(db)
 
 
 async def transactions(db):
-    """asyncpg: put and ack belong to the application's transaction"""
-    class Undo(Exception):
-        pass
+    """put and ack belong to the application's transaction"""
+    async def changed(change, *arguments, commit):
+        """The statuses of the tasks after a change that was committed or rolled back."""
+        transaction = db.transaction()
+        await transaction.start()
+        await change(db, *arguments)
+        await (transaction.commit() if commit else transaction.rollback())
+        return [row["status"] for row in await db.fetch(f"SELECT status FROM {TABLE}")]
 
-    for error, left in [(Undo, 0), (None, 1)]:
-        try:
-            async with db.transaction():
-                await put(db, "a")
-                if error:
-                    raise error
-        except Undo:
-            pass
-        equal(await state(db, "ready"), left)
-    [id] = await db.fetchrow(f"SELECT id FROM xqueue.take(NULL::{TABLE})")
-    try:
-        async with db.transaction():
-            await db.execute("SELECT xqueue.ack($1, $2::bigint)", TABLE, id)
-            raise Undo
-    except Undo:
-        pass
-    equal(await state(db, "taken"), 1)
-    await db.execute("SELECT xqueue.ack($1, $2::bigint)", TABLE, id)
-    await is_empty(db)
+    equal(await changed(put, "a", commit=False), [])
+    equal(await changed(put, "a", commit=True), ["R"])
+    [job] = await take(db, timedelta(0))
+    equal(await changed(ack, job, commit=False), ["T"])
+    equal(await changed(ack, job, commit=True), [])
 
 
 async def errors(db):
-    """asyncpg: errors have their class, SQLSTATE and hint"""
+    """errors have their class, SQLSTATE and hint"""
     [id] = await put(db, "a")
     for error, key in [(asyncpg.NoDataFoundError, id + 1000), (asyncpg.ObjectNotInPrerequisiteStateError, id)]:
         try:
-            await db.execute("SELECT xqueue.ack($1, $2::bigint)", TABLE, key)
+            await ack(db, {"id": key})
             raise AssertionError("it did not fail")
         except error as e:
             assert e.hint, e
@@ -106,42 +124,64 @@ async def errors(db):
 
 
 async def waiting(db):
-    """asyncpg: a waiting take is cancelled by a timeout, and its connection takes the next task"""
+    """a waiting take is cancelled by a timeout, and its connection takes the next task"""
     other = await connect()
-
-    async def ended():
-        return (await db.fetchval("SELECT xqueue.stats($1)", TABLE))["consumers"] == 0
-
     try:
         await other.fetchval("SELECT xqueue.take($1, $2)", TABLE, timedelta(minutes=1), timeout=0.1)
         raise AssertionError("it did not end")
     except TimeoutError:
-        await until(ended)  # asyncpg does not wait until its cancel arrives
+        async with asyncio.timeout(20):  # asyncpg does not wait until its cancel arrives
+            while (await db.fetchval("SELECT xqueue.stats($1)", TABLE))["consumers"] > 0:
+                await asyncio.sleep(0.01)
     [id] = await put(db, "a")
     equal((await other.fetchval("SELECT xqueue.take($1)", TABLE))["id"], id)
-    await other.execute("SELECT xqueue.ack($1, $2::bigint)", TABLE, id)
+    await ack(other, {"id": id})
     await other.close()
 
 
-def main():
-    loop = asyncio.new_event_loop()
-    wait = loop.run_until_complete
-    db = wait(connect())
-    wait(db.execute(f"CREATE TABLE {TABLE} (id bigserial PRIMARY KEY, url text, options jsonb)"))
-    wait(db.execute(f"SELECT xqueue.upgrade('{TABLE}')"))
-
-    def in_loop(test):
-        def run_it(db):
-            wait(test(db))
-        run_it.__doc__ = test.__doc__
-        return run_it
-
-    tests = [json_and_rows, ids, transactions, errors, waiting]
-    try:
-        run([in_loop(test) for test in tests], db, lambda: wait(db.execute(f"DELETE FROM {TABLE}")))
-    finally:
-        wait(db.execute(f"DROP TABLE {TABLE}"))
-        wait(db.close())
+async def loop(_):
+    """a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun"""
+    work = Work(TABLE)
+    async with create_pool() as pool:
+        await consume(pool, work)
+        work.end()
 
 
-main()
+def through_pgbouncer():
+    # PgBouncer before 1.21 does not know prepared statements.
+    return asyncpg.connect(**POOLER, statement_cache_size=0)
+
+
+async def pgbouncer(db):
+    """through PgBouncer, take and ack in one transaction, and in two transactions of an identified session"""
+    await put(db, "a", "b", "c")
+    pooled = await through_pgbouncer()
+    for url in "ab":
+        async with pooled.transaction():
+            [job] = await take(pooled, timedelta(seconds=5))
+            equal(job["url"], url)
+            await ack(pooled, job)
+    session = await pooled.fetchval("SELECT xqueue.identify(grace => '1 min', local => true)")
+    async with pooled.transaction():
+        await pooled.execute("SELECT xqueue.identify($1, local => true)", session)
+        [job] = await take(pooled, timedelta(seconds=5))
+    async with pooled.transaction():
+        await pooled.execute("SELECT xqueue.identify($1, local => true)", session)
+        await ack(pooled, job)
+    await pooled.close()
+
+
+def on_connection(test):
+    async def with_connection():
+        db = await connect()
+        await test(db)
+        db.terminate()
+
+    def call():
+        asyncio.run(with_connection())
+
+    call.__doc__ = test.__doc__
+    return call
+
+
+run(*map(on_connection, [json_and_rows, ids, transactions, errors, waiting, loop, pgbouncer]), table=TABLE)

@@ -1,151 +1,186 @@
-"""psycopg 3: parameters with and without types, errors, transactions, pipeline mode, waiting."""
+"""psycopg 3: parameters, errors, transactions, pipeline mode, COPY, waiting, consumers without and with asyncio, PgBouncer."""
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+import time
 import uuid
 
 import psycopg
 from psycopg import errors
-from psycopg.rows import class_row, dict_row, scalar_row
+from psycopg.rows import class_row, scalar_row
 from psycopg.types.json import Json, Jsonb
+from psycopg_pool import AsyncConnectionPool
 
-from tap import equal, run, until
+from tap import POOLER, Work, equal, run, until
 
 TABLE = "psycopg_jobs"
 
 
+class Job:
+    def __init__(self, id, url, status, owner, attempts, reason):
+        self.id, self.url, self.status, self.owner, self.attempts, self.reason = id, url, status, owner, attempts, reason
+
+
 def connect(**options):
-    return psycopg.connect("", autocommit=True, row_factory=scalar_row, **options)
+    return psycopg.connect("", autocommit=True, row_factory=class_row(Job), **options)
 
 
-def put(db, *urls):
+def consume(work):
+    while not work.stopped:
+        try:
+            with connect() as db:
+                take_tasks(db, work)
+        except psycopg.OperationalError:
+            time.sleep(0.2)  # the server restarts, or ended the connection: its tasks are ready again
+
+
+# No row if the task was taken away meanwhile.
+RELEASE = "SELECT xqueue.release('psycopg_jobs', %s, error => %s, if_held => true)"
+
+
+def take_tasks(db, work):
+    while not work.stopped:
+        for job in db.execute("SELECT * FROM xqueue.take(NULL::psycopg_jobs, %s, %s)", ("5s", 10)).fetchall():
+            if work.stopped:
+                # Unstarted tasks are ready again immediately, and use up no attempt.
+                db.execute("SELECT xqueue.give_back()")
+                return
+            try:
+                work(job.url)
+                with db.transaction():  # this transaction writes the results too
+                    db.execute("SELECT xqueue.ack('psycopg_jobs', %s)", (job.id,))
+            except Exception as error:
+                db.execute(RELEASE, (job.id, str(error)))
+
+
+async def consume_async(pool, work):
+    while not work.stopped:
+        try:
+            async with pool.connection() as db:
+                await take_tasks_async(db, work)
+        except psycopg.OperationalError:
+            await asyncio.sleep(0.2)
+
+
+async def take_tasks_async(db, work):
+    while not work.stopped:
+        cursor = await db.execute("SELECT * FROM xqueue.take(NULL::psycopg_jobs, %s, %s)", ("5s", 10))
+        for job in await cursor.fetchall():
+            if work.stopped:
+                return  # The pool's reset gives back unstarted tasks.
+            try:
+                await asyncio.to_thread(work, job.url)
+                async with db.transaction():
+                    await db.execute("SELECT xqueue.ack('psycopg_jobs', %s)", (job.id,))
+            except Exception as error:
+                await db.execute(RELEASE, (job.id, str(error)))
+
+
+async def give_back(db):
+    await db.execute("SELECT xqueue.give_back()")
+
+
+db = psycopg.connect("", autocommit=True, row_factory=scalar_row)
+
+
+def value(statement, *parameters):
+    return db.execute(statement, parameters).fetchone()
+
+
+def put(*urls):
     """The ids of new tasks."""
-    return [db.execute("SELECT xqueue.put(%s, %s)", (TABLE, Jsonb({"url": url}))).fetchone()["id"] for url in urls]
+    return [value("SELECT xqueue.put(%s, %s)", TABLE, Jsonb({"url": url}))["id"] for url in urls]
 
 
 def take(db, count=1):
     return db.execute("SELECT xqueue.take(%s, count => %s)", (TABLE, count)).fetchall()
 
 
-def tasks(db, state):
-    return db.execute("SELECT xqueue.stats(%s)", (TABLE,)).fetchone()["tasks"][state]
+def ack(db, key):
+    return sorted(task["id"] for task in db.execute("SELECT xqueue.ack(%s, %s)", (TABLE, key)).fetchall())
 
 
-def is_empty(db):
-    until(lambda: tasks(db, "total") == 0)
-    equal(db.execute(f"SELECT count(*) FROM {TABLE}").fetchone(), 0)
-
-
-def put_json(db):
-    """psycopg: put takes a dict as Jsonb, as Json with a cast, and a list"""
-    equal(db.execute(f"SELECT xqueue.put('{TABLE}', %s)", (Jsonb({"url": "a"}),)).fetchone()["status"], "R")
-    row = db.cursor(row_factory=dict_row).execute(
-        f"SELECT * FROM xqueue.put(NULL::{TABLE}, %s::jsonb)", (Json({"url": "b"}),)).fetchone()
-    equal((row["url"], row["status"], row["owner"]), ("b", "R", None))
+def put_and_take_parameters():
+    """put takes a dict as Jsonb, as Json with a cast, and a list; take's timeout is a text or a timedelta, its count an int"""
+    a, = put("a")
+    b = value(f"SELECT id FROM xqueue.put(NULL::{TABLE}, %s::jsonb)", Json({"url": "b"}))
     batch = db.execute("SELECT xqueue.put(%s, %s)", (TABLE, Jsonb([{"url": "c"}, {"url": "d"}]))).fetchall()
-    equal(sorted(task["url"] for task in batch), ["c", "d"])
-    db.execute("SELECT xqueue.ack(%s, %s)", (TABLE, [task["id"] for task in take(db, 10)]))
-    is_empty(db)
+    c, d = sorted(task["id"] for task in batch)
+    equal(value(f"SELECT id FROM xqueue.take(NULL::{TABLE}, %s)", "5s"), a)
+    equal(value(f"SELECT id FROM xqueue.take(NULL::{TABLE}, %s, %s)", timedelta(seconds=5), 1), b)
+    task = value("SELECT xqueue.take(%s, %s, %s)", TABLE, "0", 1)
+    equal((task["id"], task["url"], task["status"]), (c, "c", "T"))
+    equal(uuid.UUID(task["owner"]), value("SELECT xqueue.identify()"))
+    equal([task["url"] for task in take(db, 5)], ["d"])
+    equal(value("SELECT xqueue.take(%s, %s)", TABLE, timedelta(milliseconds=1)), None)
+    equal(ack(db, [a, b, c, d]), [a, b, c, d])
 
 
-def take_parameters(db):
-    """psycopg: take's timeout and count as text, timedelta and int, as row and as jsonb"""
-    ids = put(db, *"abc")
-    rows = db.cursor(row_factory=dict_row)
-    equal(rows.execute(f"SELECT * FROM xqueue.take(NULL::{TABLE}, %s)", ("5s",)).fetchone()["id"], ids[0])
-    equal(db.execute(f"SELECT id FROM xqueue.take(NULL::{TABLE}, %s, %s)", (timedelta(seconds=5), 1)).fetchall(), ids[1:2])
-    task = db.execute("SELECT xqueue.take(%s, %s, %s)", (TABLE, "0", 5)).fetchone()
-    equal((task["id"], task["status"]), (ids[2], "T"))
-    equal(uuid.UUID(task["owner"]), db.execute("SELECT xqueue.identify()").fetchone())
-    equal(db.execute("SELECT xqueue.take(%s, %s)", (TABLE, timedelta(milliseconds=1))).fetchall(), [])
-    db.execute("SELECT xqueue.ack(%s, %s)", (TABLE, ids))
-    is_empty(db)
-
-
-def ack_parameters(db):
-    """psycopg: ack of an int, a str, a list, an object and a row"""
-    ids = put(db, *"abcdefg")
+def ack_parameters():
+    """ack of an int, a str, a list, an object and a row"""
+    ids = put(*"abcdefg")
     equal(len(take(db, 7)), 7)
-    ack = "SELECT xqueue.ack(%s, %s)"
     for key, acked in [(ids[0], ids[:1]), (str(ids[1]), ids[1:2]), (ids[2:4], ids[2:4]), ("{%d}" % ids[4], ids[4:5]),
                        (Jsonb({"id": ids[5]}), ids[5:6])]:
-        equal(sorted(task["id"] for task in db.execute(ack, (TABLE, key)).fetchall()), acked)
-    equal(db.execute(f"SELECT (xqueue.ack(t)).id FROM {TABLE} t WHERE id = %s", (ids[6],)).fetchone(), ids[6])
-    is_empty(db)
+        equal(ack(db, key), acked)
+    equal(value(f"SELECT (xqueue.ack(t)).id FROM {TABLE} t WHERE id = %s", ids[6]), ids[6])
 
 
 def fails(db, error, statement, *parameters):
-    """Returns the expected error, which must be of this class."""
+    """Asserts that the statement fails with this class of error, with its SQLSTATE and a hint."""
     try:
         db.execute(statement, parameters)
     except psycopg.Error as e:
-        assert type(e) is error, f"expected {error}, got {type(e)}: {e}"
-        return e
-    raise AssertionError(f"{statement} did not fail")
+        equal((type(e), e.sqlstate, bool(e.diag.message_hint)), (error, error.sqlstate, True))
+    else:
+        raise AssertionError(f"{statement} did not fail")
 
 
-def error_classes(db):
-    """psycopg: errors have their class, SQLSTATE and hint"""
-    [id] = put(db, "a")
-    ack = f"SELECT xqueue.ack('{TABLE}', %s)"
-    for error, statement, parameter in [
-        (errors.NoDataFound, ack, id + 1000),
-        (errors.ObjectNotInPrerequisiteState, ack, id),
-        (errors.NullValueNotAllowed, ack, None),
-        (errors.InvalidTextRepresentation, ack, "one"),
-        (errors.UndefinedColumn, f"SELECT xqueue.put('{TABLE}', %s)", Jsonb({"nothing": 1})),
-        (errors.InvalidParameterValue, f"SELECT xqueue.take('{TABLE}', %s)", timedelta(seconds=-1)),
-        (errors.UndefinedTable, "SELECT xqueue.take(%s)", f"{TABLE}_not"),
-    ]:
-        e = fails(db, error, statement, parameter)
-        equal(e.sqlstate, error.sqlstate)
-        assert e.diag.message_hint, f"{e} has no hint"
+def error_classes():
+    """errors have their class, SQLSTATE and hint"""
+    [id] = put("a")
+    for error, key in [(errors.NoDataFound, id + 1000), (errors.ObjectNotInPrerequisiteState, id),
+                       (errors.NullValueNotAllowed, None), (errors.InvalidTextRepresentation, "one")]:
+        fails(db, error, f"SELECT xqueue.ack('{TABLE}', %s)", key)
+    fails(db, errors.UndefinedColumn, f"SELECT xqueue.put('{TABLE}', %s)", Jsonb({"nothing": 1}))
     take(db)
-    with connect() as other:
-        e = fails(other, errors.ObjectInUse, ack, id)
-        assert str(db.info.backend_pid) in e.diag.message_primary, e
-        assert e.diag.message_hint
-    db.execute(ack, (id,))
-    is_empty(db)
+    ack(db, id)
 
 
-def transaction(db):
-    """psycopg: put belongs to the transaction; ack and an INSERT commit and roll back together"""
+def transaction():
+    """put belongs to the transaction; ack and an INSERT commit and roll back together"""
     db.execute("CREATE TEMP TABLE pages (job bigint PRIMARY KEY)")
     for force_rollback in (True, False):
         with db.transaction(force_rollback=force_rollback):
-            [id] = put(db, "a")
-        equal(db.execute(f"SELECT count(*) FROM {TABLE}").fetchone(), 0 if force_rollback else 1)
+            [id] = put("a")
+        equal(value(f"SELECT count(*) FROM {TABLE}"), 0 if force_rollback else 1)
     take(db)
     for force_rollback in (True, False):
         with db.transaction(force_rollback=force_rollback):
             db.execute("INSERT INTO pages VALUES (%s)", (id,))
-            db.execute("SELECT xqueue.ack(%s, %s)", (TABLE, id))
-        count = 0 if force_rollback else 1
-        equal(db.execute("SELECT count(*) FROM pages").fetchone(), count)
-        equal(db.execute("SELECT count(*) FROM xqueue.peek(%s, %s)", (TABLE, id)).fetchone(), 1 - count)
-    is_empty(db)
+            ack(db, id)
+        equal(value(f"SELECT array[(SELECT count(*) FROM pages), count(*)] FROM {TABLE}"), [0, 1] if force_rollback else [1, 0])
 
 
-def implicit_transaction(db):
-    """psycopg: without autocommit, rollback gives a taken task back and commit acks it"""
-    [id] = put(db, "a")
+def implicit_transaction():
+    """without autocommit, rollback gives a taken task back and commit acks it"""
+    [id] = put("a")
     with psycopg.connect("", row_factory=scalar_row) as other:
         equal(take(other)[0]["id"], id)
         equal(take(db), [])
         other.rollback()
-        equal(db.execute("SELECT xqueue.take(%s, %s)->>'id'", (TABLE, "20s")).fetchone(), str(id))
-        db.execute("SELECT xqueue.release(%s, %s)", (TABLE, id))
+        equal(value("SELECT xqueue.take(%s, %s)->>'id'", TABLE, "20s"), str(id))
+        db.execute("SELECT xqueue.give_back()")
         take(other)
         with other.transaction(force_rollback=True):  # a savepoint
-            other.execute("SELECT xqueue.ack(%s, %s)", (TABLE, id))
-        other.execute("SELECT xqueue.ack(%s, %s)", (TABLE, id))
+            ack(other, id)
+        ack(other, id)
         other.commit()
-    is_empty(db)
 
 
-def pipeline(db):
-    """psycopg: put, take and ack in one pipeline, and after one that failed"""
+def pipeline():
+    """put, take and ack in one pipeline, and a pipeline that fails as a whole"""
     with db.pipeline():
         put_ = db.execute("SELECT xqueue.put(%s, %s)", (TABLE, Jsonb({"url": "a"})))
         take_ = db.execute("SELECT xqueue.take(%s, %s)", (TABLE, timedelta(seconds=5)))
@@ -158,93 +193,118 @@ def pipeline(db):
             db.execute("SELECT xqueue.put(%s, %s)", (TABLE, Jsonb({"url": "b"})))
             db.execute("SELECT xqueue.ack(%s, %s)", (TABLE, id))
     except errors.NoDataFound:
-        pass
-    else:
-        raise AssertionError("ack of a task that is gone did not fail")
-    is_empty(db)
+        return
+    raise AssertionError("ack of a task that is gone did not fail")
 
 
-def prepared(db):
-    """psycopg: prepared statements, binary results, client-side binding and executemany"""
+def prepared():
+    """prepared statements, binary results, client-side binding and executemany"""
     for cursor in (db.cursor(binary=True), psycopg.ClientCursor(db), psycopg.RawCursor(db)):
         cursor.row_factory = scalar_row
-        raw = isinstance(cursor, psycopg.RawCursor)
-        mark = (lambda n: f"${n}") if raw else (lambda n: "%s")
+        first, second = ("$1", "$2") if isinstance(cursor, psycopg.RawCursor) else ("%s", "%s")
         for _ in range(8):  # psycopg prepares it after five executions; later PostgreSQL plans it once
-            cursor.execute(f"SELECT xqueue.put({mark(1)}, {mark(2)})", (TABLE, Jsonb({"url": "a"})))
-            cursor.execute(f"SELECT id FROM xqueue.take(NULL::{TABLE}, {mark(1)})", (timedelta(seconds=5),))
+            cursor.execute(f"SELECT xqueue.put({first}, {second})", (TABLE, Jsonb({"url": "a"})))
+            cursor.execute(f"SELECT id FROM xqueue.take(NULL::{TABLE}, {first})", (timedelta(seconds=5),))
             id = cursor.fetchone()
-            cursor.execute(f"SELECT xqueue.ack({mark(1)}, {mark(2)})", (TABLE, id))
+            cursor.execute(f"SELECT xqueue.ack({first}, {second})", (TABLE, id))
             equal(cursor.fetchone()["id"], id)
     with db.cursor() as cursor:
         cursor.executemany("SELECT xqueue.put(%s, %s)", [(TABLE, Jsonb({"url": str(n)})) for n in range(10)])
-    ids = [task["id"] for task in take(db, 20)]
-    equal(len(ids), 10)
-    with db.cursor() as cursor:
+        ids = [task["id"] for task in take(db, 20)]
+        equal(len(ids), 10)
         cursor.executemany("SELECT xqueue.ack(%s, %s)", [(TABLE, id) for id in ids])
-    is_empty(db)
 
 
-def copy(db):
-    """psycopg: COPY and INSERT make tasks, a row factory makes objects, a server-side cursor takes"""
+def copy():
+    """COPY and INSERT make tasks, a row factory makes objects, a server-side cursor takes"""
     with db.cursor().copy(f"COPY {TABLE} (url) FROM STDIN") as rows:
         for url in "ab":
             rows.write_row((url,))
     db.execute(f"INSERT INTO {TABLE} (url) VALUES (%s)", ("c",))
-
-    class Job:
-        def __init__(self, **columns):
-            self.__dict__.update(columns)
-
     job = db.cursor(row_factory=class_row(Job)).execute(f"SELECT * FROM xqueue.take(NULL::{TABLE})").fetchone()
     equal((job.url, job.status), ("a", "T"))
     with db.transaction(), db.cursor("taker") as cursor:
         cursor.execute("SELECT xqueue.take(%s, %s, %s)", (TABLE, timedelta(0), 2))
         equal([task["url"] for task in cursor], ["b", "c"])
     db.execute(f"SELECT xqueue.ack(t) FROM {TABLE} t")
-    is_empty(db)
 
 
-def waiting(db):
-    """psycopg: a blocked take is woken by a put, and ended by cancel()"""
-    with connect() as other, ThreadPoolExecutor() as threads:
+def waiting():
+    """a blocked take is woken by a put, and ended by cancel()"""
+    with psycopg.connect("", autocommit=True, row_factory=scalar_row) as other, ThreadPoolExecutor() as threads:
         def blocked():
             task = threads.submit(
                 lambda: other.execute("SELECT xqueue.take(%s, %s)", (TABLE, timedelta(minutes=1))).fetchone())
-            until(lambda: db.execute("SELECT xqueue.stats(%s)", (TABLE,)).fetchone()["consumers"] == 1)
+            until(lambda: value("SELECT xqueue.stats(%s)", TABLE)["consumers"] == 1)
             return task
 
         task = blocked()
-        [id] = put(db, "a")
+        [id] = put("a")
         equal(task.result(20)["id"], id)
-        other.execute("SELECT xqueue.ack(%s, %s)", (TABLE, id))
+        ack(other, id)
         task = blocked()
         other.cancel_safe()
-        assert type(task.exception(20)) is errors.QueryCanceled
-    is_empty(db)
+        equal(type(task.exception(20)), errors.QueryCanceled)
 
 
-def next_(db):
-    """psycopg: CALL xqueue.next with autocommit, and its error without"""
-    a, b = put(db, "a", "b")
-    task = db.execute("CALL xqueue.next(%s, %s)", (TABLE, "5s")).fetchone()
+def next_():
+    """CALL xqueue.next with autocommit, and its error without"""
+    a, b = put("a", "b")
+    task = value("CALL xqueue.next(%s, %s)", TABLE, "5s")
     equal(task["id"], a)
     task = db.execute("CALL xqueue.next(%s, %s, task => %s)", (TABLE, timedelta(seconds=5), Jsonb(task))).fetchone()
     equal(task["id"], b)
-    equal(db.execute("CALL xqueue.next(%s, %s, task => %s)", (TABLE, timedelta(0), Jsonb(task))).fetchone(), None)
+    equal(value("CALL xqueue.next(%s, %s, task => %s)", TABLE, timedelta(0), Jsonb(task)), None)
     with psycopg.connect("") as other:
         other.execute("SELECT 1")
-        e = fails(other, errors.InvalidTransactionTermination, "CALL xqueue.next(%s, %s)", TABLE, "0")
-        assert e.diag.message_hint
-    is_empty(db)
+        fails(other, errors.InvalidTransactionTermination, "CALL xqueue.next(%s, %s)", TABLE, "0")
 
 
-with connect() as db:
-    db.execute(f"CREATE TABLE {TABLE} (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text NOT NULL)")
-    try:
-        db.execute("SELECT xqueue.upgrade(%s)", (TABLE,))
-        run([put_json, take_parameters, ack_parameters, error_classes, transaction, implicit_transaction, pipeline, prepared, copy,
-             waiting, next_],
-            db, lambda: db.execute(f"DELETE FROM {TABLE}"))
-    finally:
-        db.execute(f"DROP TABLE {TABLE}")
+def sync_loop():
+    """a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun"""
+    work = Work(TABLE)
+    consume(work)
+    work.end()
+
+
+def async_loop():
+    """the same with asyncio, on connections of a pool"""
+    async def main():
+        async with AsyncConnectionPool(
+            "", min_size=1, max_size=1, open=False,
+            kwargs={"autocommit": True, "row_factory": class_row(Job)},
+            check=AsyncConnectionPool.check_connection,  # a connection that a restart has ended is replaced
+            reset=give_back,                             # tasks do not stay with a connection that goes back to the pool
+        ) as pool:
+            await consume_async(pool, work)
+            await asyncio.to_thread(work.end)
+
+    work = Work(TABLE)
+    asyncio.run(main())
+
+
+def pgbouncer():
+    """through PgBouncer, take and ack in one transaction, and in two transactions of an identified session"""
+    insert = f"INSERT INTO {TABLE} (url) VALUES ('a')"
+    # PgBouncer before 1.21 does not know prepared statements.
+    with connect(**POOLER, prepare_threshold=None) as db:
+        for _ in range(8):  # enough repetitions for psycopg to prepare the statement
+            db.execute(insert)
+            with db.transaction():
+                [job] = db.execute("SELECT * FROM xqueue.take(NULL::psycopg_jobs, %s)", ("5s",)).fetchall()
+                db.execute("SELECT xqueue.ack('psycopg_jobs', %s)", (job.id,))
+        db.execute(insert)
+        db.row_factory = scalar_row
+        session = db.execute("SELECT xqueue.identify(grace => '1 min', local => true)").fetchone()
+
+        def in_session(statement, parameter):
+            with db.transaction():
+                db.execute("SELECT xqueue.identify(%s, local => true)", (session,))
+                return db.execute(statement, (parameter,)).fetchone()["id"]
+
+        id = in_session("SELECT xqueue.take('psycopg_jobs', %s)", "5s")
+        equal(in_session("SELECT xqueue.ack('psycopg_jobs', %s)", id), id)
+
+
+run(put_and_take_parameters, ack_parameters, error_classes, transaction, implicit_transaction, pipeline, prepared, copy,
+    waiting, next_, sync_loop, async_loop, pgbouncer, table=TABLE)

@@ -1,17 +1,16 @@
 """SQLAlchemy's ORM: a queue is a declarative model; saving puts, a SELECT from take gives entities."""
 
-from datetime import datetime, timedelta, timezone
 import time
 from typing import Optional
 import uuid
 
-from sqlalchemy import FetchedValue, Text, bindparam, cast, create_engine, delete, func, inspect, select, text
+from sqlalchemy import FetchedValue, Text, cast, create_engine, func, inspect, select, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import NullPool
 
-from tap import POOLER, Work, equal, run, until
+from tap import POOLER, Work, equal, run
 
 TABLE = "sqlalchemy_jobs"
 
@@ -33,7 +32,6 @@ class Job(Base):
     options: Mapped[Optional[dict]] = mapped_column(JSONB)
     status: Mapped[str] = mapped_column(Text, server_default=FetchedValue())
     owner: Mapped[Optional[uuid.UUID]]
-    runat: Mapped[Optional[datetime]]
 
 
 take = select(Job).from_statement(text("SELECT * FROM xqueue.take(NULL::sqlalchemy_jobs, '5s')"))
@@ -45,6 +43,7 @@ def ack(session, id):
 
 
 def put(engine, *urls):
+    """The ids of new tasks."""
     with Session(engine) as session, session.begin():
         jobs = [Job(url=url) for url in urls]
         session.add_all(jobs)
@@ -52,18 +51,13 @@ def put(engine, *urls):
         return [job.id for job in jobs]
 
 
-def is_empty(engine):
-    with Session(engine) as session:
-        equal(session.scalar(select(func.count(Job.id))), 0)
-
-
-def save(engine):
-    """SQLAlchemy: saving an object puts it, and a rollback does not"""
+def save():
+    """saving an object puts it, and a rollback does not"""
     with Session(engine) as session:
         job = Job(url="a", options={"depth": 1})
         session.add(job)
         session.commit()
-        equal((job.status, job.owner, job.runat), ("R", None, None))
+        equal((job.status, job.owner), ("R", None))
         session.add(Job(url="b"))
         session.flush()
         session.rollback()
@@ -71,39 +65,28 @@ def save(engine):
         equal((taken.id, taken.options), (job.id, {"depth": 1}))
         ack(session, job.id)
         session.commit()
-    is_empty(engine)
 
 
-def take_entities(engine):
-    """SQLAlchemy: take gives entities, and ack commits with another object"""
+def take_entities():
+    """take gives entities; ack commits with another object, and a rollback undoes take and ack"""
     [id] = put(engine, "a")
     with Session(engine) as session:
         job = session.scalars(take).one()
         assert inspect(job).persistent
         equal((job.id, job.url, job.status), (id, "a", "T"))
         equal(job.owner, session.scalar(select(func.xqueue.identify())))
-        session.add(Page(job=job.id))
-        equal(ack(session, job.id)["id"], id)
-        session.commit()
-        equal(session.scalars(select(Page.job)).all(), [id])
-    is_empty(engine)
-
-
-def rollback(engine):
-    """SQLAlchemy: a rollback undoes take and ack"""
-    [id] = put(engine, "a")
-    with Session(engine) as session:
-        job = session.scalars(take).one()
-        ack(session, job.id)
+        ack(session, id)
         session.rollback()
         equal((job.status, job.owner), ("R", None))
-        ack(session, session.scalars(take).one().id)
+        equal(session.scalars(take).one().id, id)
+        session.add(Page(job=id))
+        equal(ack(session, id)["id"], id)
         session.commit()
-    is_empty(engine)
+        equal(session.scalars(select(Page.job)).all(), [id])
 
 
-def errors(engine):
-    """SQLAlchemy: an error keeps SQLSTATE and hint"""
+def errors():
+    """an error keeps SQLSTATE and hint"""
     with Session(engine) as session:
         try:
             ack(session, 1000000)
@@ -114,8 +97,8 @@ def errors(engine):
             raise AssertionError("ack of a task that does not exist did not fail")
 
 
-def objects(engine):
-    """SQLAlchemy: put takes a dict as jsonb; ack takes the entity's row, and an object as jsonb"""
+def objects():
+    """put takes a dict as jsonb; ack takes the entity's row, and an object as jsonb"""
     ids = put(engine, "a")
     with Session(engine) as session, session.begin():
         ids.append(session.scalar(select(func.xqueue.put(TABLE, cast({"url": "b"}, JSONB))))["id"])
@@ -123,7 +106,6 @@ def objects(engine):
         equal(session.scalars(select(Job).from_statement(
             text("SELECT (xqueue.ack(j)).* FROM sqlalchemy_jobs j WHERE id = :id").bindparams(id=ids[0]))).one().url, "a")
         equal(session.scalar(select(func.xqueue.ack(TABLE, cast({"id": ids[1]}, JSONB))))["url"], "b")
-    is_empty(engine)
 
 
 def consume(engine, work):
@@ -163,16 +145,15 @@ def take_tasks(session, work):
         session.commit()
 
 
-def loop(engine):
-    """SQLAlchemy: a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun"""
-    ids = put(engine, *"abcd")
+def loop():
+    """a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun"""
     work = Work(TABLE)
+    with Session(engine) as session:
+        ids = session.scalars(select(Job.id).order_by(Job.id)).all()
     consume(engine, work)
-    equal(work.urls, work.expected)
-    with Session(engine) as session, session.begin():
-        equal(session.scalar(text(work.query_left)), work.left)
+    with Session(engine) as session:
         equal(session.scalars(select(Page.job).where(Page.job.in_(ids))).all(), [ids[2]])
-        session.execute(delete(Job))
+    work.end()
 
 
 def through_pgbouncer():
@@ -181,22 +162,15 @@ def through_pgbouncer():
         "postgresql+psycopg://", poolclass=NullPool, connect_args={"prepare_threshold": None, **POOLER})
 
 
-def one_transaction(engine):
-    """SQLAlchemy: through PgBouncer, take, work and ack in one transaction"""
+def pgbouncer():
+    """through PgBouncer, take and ack in one transaction, and in two transactions of an identified session"""
     pooled = through_pgbouncer()
-    put(pooled, *"abcdefgh")
+    [*_, id] = put(pooled, *"abcdefghi")
     for url in "abcdefgh":  # enough repetitions for psycopg to prepare the statement
         with Session(pooled) as session, session.begin():
             job = session.scalars(take).one()
             equal(job.url, url)
             ack(session, job.id)
-    is_empty(engine)
-
-
-def identified(engine):
-    """SQLAlchemy: through PgBouncer, an identified session takes and acks in two transactions"""
-    pooled = through_pgbouncer()
-    [id] = put(pooled, "a")
     with Session(pooled) as session, session.begin():
         name = session.scalar(text("SELECT xqueue.identify(grace => '1 min', local => true)"))
     join = text("SELECT xqueue.identify(:session, local => true)").bindparams(session=name)
@@ -206,25 +180,13 @@ def identified(engine):
     with Session(pooled) as session, session.begin():
         session.execute(join)
         ack(session, id)
-    with engine.begin() as connection:
-        connection.execute(text("DELETE FROM xqueue.session WHERE uuid = :session"), {"session": name})
-    is_empty(engine)
-
-
-def clean_up():
-    with engine.begin() as connection:
-        connection.execute(delete(Job))
 
 
 engine = create_engine("postgresql+psycopg://", pool_pre_ping=True)
 with engine.begin() as connection:
-    connection.execute(text(
-        f"CREATE TABLE {TABLE} "
-        "(id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, url text NOT NULL, options jsonb)"))
-    connection.execute(select(func.xqueue.upgrade(TABLE, func.jsonb('{"features": {"delayed": true, "retry": true}}'))))
     Page.__table__.create(connection)
 try:
-    run([save, take_entities, rollback, errors, objects, loop, one_transaction, identified], engine, clean_up)
+    run(save, take_entities, errors, objects, loop, pgbouncer, table=TABLE)
 finally:
-    Base.metadata.drop_all(engine)
+    Page.__table__.drop(engine)
     engine.dispose()

@@ -9,16 +9,22 @@ import traceback
 POOLER = {"host": os.environ["POOLER_HOST"], "port": int(os.environ["POOLER_PORT"])}
 
 
-def run(tests, argument, clean_up):
-    """Runs each function of tests as a test named by its docstring. After a failed test, clean_up() prepares for the next."""
+def psql(sql):
+    return subprocess.run(["psql", "-XAtqc", sql], capture_output=True, encoding="utf-8", check=True).stdout
+
+
+def run(*tests, table=None):
+    """Runs each function as a test named by its docstring. A test must leave the table empty."""
     for test in tests:
         try:
-            test(argument)
+            test()
+            equal(psql(f"SELECT * FROM {table}") if table else "", "")
             print(f"ok - {test.__doc__}", flush=True)
         except Exception:
             print(f"not ok - {test.__doc__}", flush=True)
             print(traceback.format_exc(), flush=True)
-            clean_up()
+            if table:
+                psql(f"DELETE FROM {table}")
 
 
 def equal(actual, expected):
@@ -35,16 +41,20 @@ def until(condition, seconds=20):
 
 
 class Work:
-    """The work of a consumer under test, which the program attempt does. At c the consumer is asked to stop."""
-
-    expected, left = os.environ.get("XQUEUE_URLS"), os.environ.get("XQUEUE_LEFT")
+    """The work of a consumer under test on its four tasks, which the program attempt does. At c the consumer is asked to stop."""
 
     def __init__(self, table):
         self.table, self.urls, self.stopped = table, "", False
-        self.query_left = f"SELECT string_agg(concat_ws(' ', url, status, attempts, reason), ', ' ORDER BY id) FROM {table}"
+        self.attempt("begin")
+
+    def attempt(self, *step):
+        if subprocess.run([os.environ["XQUEUE_ATTEMPT"], self.table, self.urls, *step]).returncode != 0:
+            raise ValueError("the work failed")
 
     def __call__(self, url):
         self.urls += url
         self.stopped = url == "c"
-        if subprocess.run([os.environ["XQUEUE_ATTEMPT"], self.table, self.urls]).returncode != 0:
-            raise ValueError("the work failed")
+        self.attempt()
+
+    def end(self):
+        self.attempt("end")
