@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
-import { load, pooler, run, Work } from "./tap.mjs";
+import { load, pooler, run, testLoop } from "./tap.mjs";
 
 const { Client, Pool } = (await load("pg")).default;
 const table = "node_jobs";
@@ -73,8 +73,12 @@ function createPool() {
     return pool;
 }
 
-async function isEmpty() {
-    assert.equal(await value(db, `SELECT count(*) FROM ${table}`), "0");
+/** The ids of tasks after a change by SQL that is committed or rolled back. */
+async function idsAfter(change, end) {
+    await db.query("BEGIN");
+    await change();
+    await db.query(end);
+    return values(db, `SELECT id FROM ${table}`);
 }
 
 const tests = {
@@ -84,10 +88,9 @@ const tests = {
         const task = await take(db);
         assert.deepEqual([task.id, task.url, task.options, task.status], [id, "a", { depth: [1, 2] }, "T"]);
         assert.deepEqual(await ack(id), [task]);
-        await isEmpty();
     },
 
-    async "put a list, ack an array, its text and a string"() {
+    async "put a list; ack an array, a string, an object and a row"() {
         const tasks = await values(
             db,
             `SELECT xqueue.put('${table}', $1)`,
@@ -97,9 +100,9 @@ const tests = {
         const { rows } = await db.query(`SELECT * FROM xqueue.take(NULL::${table}, $1, $2)`, ["5s", 5]);
         assert.deepEqual(rows.map((row) => row.id), ids.map(String)); // node-pg reads bigint as a string
         assert.equal((await ack(ids.slice(0, 2))).length, 2);
-        assert.equal((await ack(`{${ids[2]},${ids[3]}}`)).length, 2);
-        assert.equal((await ack(String(ids[4]))).length, 1);
-        await isEmpty();
+        assert.equal((await ack(String(ids[2]))).length, 1);
+        assert.equal((await ack({ id: ids[3] })).length, 1);
+        assert.equal((await values(db, `SELECT xqueue.ack(j) FROM ${table} j`)).length, 1);
     },
 
     async "all parameters, with the casts of docs/consuming.md and by name"() {
@@ -110,7 +113,6 @@ const tests = {
         await db.query(`UPDATE ${table} SET status = $1, runat = $2`, ["R", null]);
         assert.equal((await value(db, "SELECT xqueue.take($1::text, timeout => $2)", table, "5s")).id, id);
         assert.equal((await values(db, `SELECT id FROM xqueue.ack(NULL::${table}, $1)`, id)).length, 1);
-        await isEmpty();
     },
 
     async "a named statement, again and again"() {
@@ -120,7 +122,6 @@ const tests = {
             const acked = await db.query({ name: "ack", text: "SELECT xqueue.ack($1::text, $2)", values: [table, id] });
             assert.equal(acked.rows.length, 1);
         }
-        await isEmpty();
     },
 
     async "an error has code and hint, and the connection goes on"() {
@@ -133,51 +134,25 @@ const tests = {
         await assert.rejects(put({ nothing: 1 }), { code: "42703", hint });
         await take(db);
         await ack(id);
-        await isEmpty();
     },
 
     async "put and ack commit and roll back with the transaction"() {
-        const count = () => value(db, `SELECT count(*) FROM ${table}`);
-        for (const [end, left] of [["ROLLBACK", "0"], ["COMMIT", "1"]]) {
-            await db.query("BEGIN");
-            await put({ url: "a" });
-            await db.query(end);
-            assert.equal(await count(), left);
-        }
-        const { id } = await take(db);
-        for (const [end, left] of [["ROLLBACK", "1"], ["COMMIT", "0"]]) {
-            await db.query("BEGIN");
-            await ack(id);
-            await db.query(end);
-            assert.equal(await count(), left);
-        }
-    },
-
-    async "ack of an object and of a row"() {
-        await put({ url: "a" });
-        await put({ url: "b" });
-        const tasks = await values(db, `SELECT xqueue.take('${table}', count => 2)`);
-        assert.equal((await ack({ id: tasks[0].id })).length, 1);
-        assert.equal((await values(db, `SELECT xqueue.ack(j) FROM ${table} j`)).length, 1);
-        await isEmpty();
+        assert.deepEqual(await idsAfter(() => put({ url: "a" }), "ROLLBACK"), []);
+        const [id] = await idsAfter(() => put({ url: "a" }), "COMMIT");
+        await take(db);
+        assert.deepEqual(await idsAfter(() => ack(id), "ROLLBACK"), [id]);
+        assert.deepEqual(await idsAfter(() => ack(id), "COMMIT"), []);
     },
 
     async "a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun"() {
-        const work = new Work(table);
         const pool = createPool();
-        for (const url of "abcd") {
-            await put({ url });
-        }
-        await consume(pool, work);
-        assert.deepEqual(work.urls, work.expected);
+        await testLoop(table, (work) => consume(pool, work));
+        await pool.end();
         await db.end().catch(() => {});
         db = await connect();
-        assert.equal(await value(db, work.queryLeft), work.left);
-        await pool.end();
-        await db.query(`DELETE FROM ${table}`);
     },
 
-    async "through PgBouncer, take, work and ack in one transaction"() {
+    async "through PgBouncer, take and ack in one transaction, and in two transactions of an identified session"() {
         // node-postgres sends statements without a name, which need no support for prepared statements in PgBouncer.
         const pooled = await connect(pooler);
         await put({ url: "a" });
@@ -185,12 +160,6 @@ const tests = {
         const { rows: [job] } = await pooled.query("SELECT * FROM xqueue.take(NULL::node_jobs, $1)", ["5s"]);
         await pooled.query("SELECT xqueue.ack('node_jobs', $1)", [job.id]);
         await pooled.query("COMMIT");
-        await pooled.end();
-        await isEmpty();
-    },
-
-    async "through PgBouncer, an identified session takes and acks in two transactions"() {
-        const pooled = await connect(pooler);
         const session = await value(pooled, "SELECT xqueue.identify(grace => '1 min', local => true)");
         const inSession = async (statement, ...parameters) => {
             await pooled.query("BEGIN");
@@ -202,9 +171,7 @@ const tests = {
         await put({ url: "a" });
         const task = await inSession("SELECT xqueue.take('node_jobs', '5s')");
         await inSession("SELECT xqueue.ack('node_jobs', $1)", task.id);
-        await pooled.query("DELETE FROM xqueue.session WHERE uuid = $1", [session]);
         await pooled.end();
-        await isEmpty();
     },
 
     async "CALL next, which acks the task it is given"() {
@@ -212,20 +179,8 @@ const tests = {
         const task = await value(db, "CALL xqueue.next($1::text, $2)", table, "5s");
         assert.equal(task.url, "a");
         assert.equal(await value(db, "CALL xqueue.next($1::text, $2, task => $3)", table, "0", task), null);
-        await isEmpty();
     },
 };
 
-const columns = "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text NOT NULL, options jsonb";
-await db.query(`CREATE TABLE ${table} (${columns})`);
-try {
-    await db.query(`SELECT xqueue.upgrade('${table}', $1)`, [{ features: { delayed: true, retry: true } }]);
-    await run("node-pg", tests, async () => {
-        await db.query("ROLLBACK");
-        await db.query(`DELETE FROM ${table}`);
-    });
-} finally {
-    await db.query(`DROP TABLE ${table}`);
-    await db.end();
-}
+await run(tests, table, () => db.query("ROLLBACK"));
 process.exit(); // failed tests can leave open connections, which keep the process alive

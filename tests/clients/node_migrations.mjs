@@ -1,5 +1,5 @@
-// Migrations that turn a table into a queue and back, with Knex, Sequelize, TypeORM and Drizzle. Tools that compare models with
-// the database have to leave the queue's indexes alone.
+// Migrations that turn a table into a queue and back, with Knex, Sequelize, TypeORM or Drizzle, as the argument says. Tools that
+// compare models with the database have to leave the queue's indexes alone.
 
 import assert from "node:assert/strict";
 import { load, run, server } from "./tap.mjs";
@@ -26,13 +26,19 @@ async function works(table) {
     assert.deepEqual(problems, []);
 }
 
+/** Asserts that a migration unmakes the queue, and makes it again. */
+async function remade(table, { down, up }) {
+    await works(table);
+    await down();
+    assert.equal(await columns(table), "id url");
+    await up();
+    await works(table);
+}
+
 async function knex() {
     const knex = (await load("knex")).default({ client: "pg", connection: { ...server, user, database }, pool: { min: 1, max: 1 } });
     const makeJobs = {
-        up: (knex) => knex.schema.createTable("knex_migrated", (table) => {
-            table.bigIncrements("id");
-            table.text("url").notNullable();
-        }),
+        up: (knex) => knex.raw("CREATE TABLE knex_migrated (id bigserial PRIMARY KEY, url text NOT NULL)"),
         down: (knex) => knex.schema.dropTable("knex_migrated"),
     };
     const makeQueue = {
@@ -46,18 +52,14 @@ async function knex() {
         getMigration: (name) => migrations[name],
     };
     const config = { migrationSource, tableName: "knex_migrated_names" };
-    await run("Knex", {
+    await run({
         async "migrations make the queue and unmake it"() {
             await knex.migrate.latest(config);
-            await works("knex_migrated");
-            await knex.migrate.down(config);
-            assert.equal(await columns("knex_migrated"), "id url");
-            await knex.migrate.up(config);
-            await works("knex_migrated");
+            await remade("knex_migrated", { down: () => knex.migrate.down(config), up: () => knex.migrate.up(config) });
             await knex.migrate.rollback(config, true);
             assert.equal(await columns("knex_migrated"), "");
         },
-    }, () => {});
+    });
     await knex.destroy();
     await db.query("DROP TABLE IF EXISTS knex_migrated, knex_migrated_names, knex_migrated_names_lock");
 }
@@ -85,15 +87,12 @@ async function sequelize() {
             queryInterface.sequelize.query("SELECT xqueue.downgrade('sequelize_migrated', drop_columns => true)"),
     };
     const queryInterface = sequelize.getQueryInterface();
-    await run("Sequelize", {
+    await run({
         async "migrations make the queue and unmake it"() {
             await makeJobs.up(queryInterface, DataTypes);
             await makeQueue.up(queryInterface);
-            await works("sequelize_migrated");
-            await makeQueue.down(queryInterface);
-            assert.equal(await columns("sequelize_migrated"), "id url");
-            await makeQueue.up(queryInterface);
-            await works("sequelize_migrated");
+            const { down, up } = makeQueue;
+            await remade("sequelize_migrated", { down: () => down(queryInterface), up: () => up(queryInterface) });
         },
 
         async "sync leaves the queue as it is; sync with alter is refused"() {
@@ -104,7 +103,7 @@ async function sequelize() {
             await makeQueue.down(queryInterface);
             await makeJobs.down(queryInterface);
         },
-    }, () => {});
+    });
     await sequelize.close();
     await db.query("DROP TABLE IF EXISTS sequelize_migrated");
 }
@@ -161,14 +160,10 @@ async function typeorm() {
     const differences = async (source) =>
         (await source.driver.createSchemaBuilder().log()).upQueries.map(({ query }) => query);
     const source = await open({ ...job, indices });
-    await run("TypeORM", {
+    await run({
         async "migrations make the queue and unmake it"() {
             await source.runMigrations();
-            await works("typeorm_migrated");
-            await source.undoLastMigration();
-            assert.equal(await columns("typeorm_migrated"), "id url");
-            await source.runMigrations();
-            await works("typeorm_migrated");
+            await remade("typeorm_migrated", { down: () => source.undoLastMigration(), up: () => source.runMigrations() });
         },
 
         async "migration:generate finds nothing where the entity names the queue's indexes, and would drop them where it does not"() {
@@ -180,7 +175,7 @@ async function typeorm() {
             await other.destroy();
             await works("typeorm_migrated");
         },
-    }, () => {});
+    });
     await source.destroy();
     await db.query("DROP TABLE IF EXISTS typeorm_migrated, typeorm_migrated_names");
 }
@@ -206,7 +201,7 @@ async function drizzle() {
         SELECT xqueue.upgrade('drizzle_migrated', '{"fields": {"status": "status", "owner": "owner"}}')`;
     /** Returns the statements that drizzle-kit push would run. */
     const push = (jobs) => kit.pushSchema({ jobs }, drizzle(pool), ["public"], ["drizzle_migrated"]);
-    await run("Drizzle", {
+    await run({
         async "generated and custom migrations make the queue; drizzle-kit generate finds nothing left to do"() {
             const before = kit.generateDrizzleJson({});
             const after = kit.generateDrizzleJson({ jobs }, before.id);
@@ -214,8 +209,8 @@ async function drizzle() {
                 await db.query(statement);
             }
             await db.query(makeQueue);
-            await works("drizzle_migrated");
             assert.deepEqual(await kit.generateMigration(after, kit.generateDrizzleJson({ jobs }, after.id)), []);
+            await works("drizzle_migrated");
             await db.query("SELECT xqueue.downgrade('drizzle_migrated', drop_columns => true)");
             await db.query(makeQueue);
             await works("drizzle_migrated");
@@ -228,12 +223,10 @@ async function drizzle() {
             assert.deepEqual((await push(withIndexes)).statementsToExecute, []);
             await works("drizzle_migrated");
         },
-    }, () => {});
+    });
     await pool.end();
     await db.query("DROP TABLE IF EXISTS drizzle_migrated");
 }
 
-for (const library of [knex, sequelize, typeorm, drizzle]) {
-    await library();
-}
+await { Knex: knex, Sequelize: sequelize, TypeORM: typeorm, Drizzle: drizzle }[process.argv[2]]();
 process.exit();
