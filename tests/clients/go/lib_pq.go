@@ -89,21 +89,21 @@ func equal[T comparable](actual, expected T) {
 type task = map[string]any
 
 func transactions(db *sql.Conn) {
-	tx := get(db.BeginTx(ctx, nil))
-	must(put(tx, task{"url": "a"}))
-	must(tx.Rollback())
-	equal(value[int](db, "SELECT count(*) FROM lib_pq_jobs"), 0)
-	tx = get(db.BeginTx(ctx, nil))
-	must(put(tx, task{"url": "a"}))
-	must(tx.Commit())
-	job := get(take(db, 5*time.Second, 1))[0]
+	begin := func(change func(tx *sql.Tx) error) *sql.Tx {
+		tx := get(db.BeginTx(ctx, nil))
+		must(change(tx))
+		return tx
+	}
+	putOne := func(tx *sql.Tx) error { return put(tx, task{"url": "a"}) }
+	must(begin(putOne).Rollback())
+	must(begin(putOne).Commit())
+	jobs := get(take(db, 5*time.Second, 2))
 	owner := sql.NullString{String: value[string](db, "SELECT xqueue.identify()"), Valid: true}
-	equal(job, Job{job.ID, "a", "T", owner})
-	tx = get(db.BeginTx(ctx, nil))
-	must(ack(tx, job.ID))
-	must(tx.Rollback())
-	must(ack(db, job.ID))
-	equal(value[int](db, "SELECT count(*) FROM lib_pq_jobs"), 0)
+	equal(len(jobs), 1)
+	equal(jobs[0], Job{jobs[0].ID, "a", "T", owner})
+	ackOne := func(tx *sql.Tx) error { return ack(tx, jobs[0].ID) }
+	must(begin(ackOne).Rollback())
+	must(begin(ackOne).Commit())
 }
 
 func batches(db *sql.Conn) {
@@ -117,7 +117,6 @@ func batches(db *sql.Conn) {
 	must(ack(db, fmt.Sprintf(`{"id": %d}`, ids[2])))
 	equal(value[int64](db, "SELECT id FROM xqueue.ack(NULL::lib_pq_jobs, $1)", ids[3]), ids[3])
 	get(db.ExecContext(ctx, "SELECT xqueue.ack(j) FROM lib_pq_jobs j WHERE id = $1", ids[4]))
-	equal(value[int](db, "SELECT count(*) FROM lib_pq_jobs"), 0)
 }
 
 func failures(db *sql.Conn) {
@@ -125,9 +124,6 @@ func failures(db *sql.Conn) {
 	equal(errors.As(ack(db, 1000000), &failure), true)
 	equal(failure.Code, "P0002")
 	equal(failure.Hint != "", true)
-	must(put(db, task{"url": "a"}))
-	equal(errors.As(ack(db, value[int64](db, "SELECT id FROM lib_pq_jobs")), &failure), true)
-	equal(failure.Code, "55000")
 }
 
 func consume(work *Work) {
@@ -193,22 +189,22 @@ type Work struct {
 func (work *Work) attempt(url string) error {
 	work.urls += url
 	work.stopped = url == "c"
-	if exec.Command(os.Getenv("XQUEUE_ATTEMPT"), "lib_pq_jobs", work.urls).Run() != nil {
+	return work.run()
+}
+
+func (work *Work) run(step ...string) error {
+	arguments := append([]string{"lib_pq_jobs", work.urls}, step...)
+	if exec.Command(os.Getenv("XQUEUE_ATTEMPT"), arguments...).Run() != nil {
 		return errors.New("the work failed")
 	}
 	return nil
 }
 
-func loop(db *sql.Conn) {
-	must(put(db, []task{{"url": "a"}, {"url": "b"}, {"url": "c"}, {"url": "d"}}))
+func loop(*sql.Conn) {
 	var work Work
+	must(work.run("begin"))
 	consume(&work)
-	equal(work.urls, os.Getenv("XQUEUE_URLS"))
-	after := get(pool.Conn(ctx))
-	defer after.Close()
-	equal(value[string](after, `SELECT string_agg(concat_ws(' ', url, status, attempts, reason), ', ' ORDER BY id)
-		FROM lib_pq_jobs`), os.Getenv("XQUEUE_LEFT"))
-	get(after.ExecContext(ctx, "DELETE FROM lib_pq_jobs"))
+	must(work.run("end"))
 }
 
 // PgBouncer before 1.21 does not know prepared statements: with binary_parameters a statement and its parameters are sent together.
@@ -217,24 +213,17 @@ func throughPgBouncer() *sql.DB {
 		os.Getenv("POOLER_HOST"), os.Getenv("POOLER_PORT"))))
 }
 
-func oneTransaction(db *sql.Conn) {
+func pgbouncer(db *sql.Conn) {
 	pooled := throughPgBouncer()
 	defer pooled.Close()
+	must(put(db, []task{{"url": "a"}, {"url": "b"}, {"url": "c"}}))
 	for _, url := range []string{"a", "b"} {
-		must(put(db, task{"url": url}))
 		tx := get(pooled.BeginTx(ctx, nil))
 		job := get(take(tx, 5*time.Second, 1))[0]
 		equal(job.URL, url)
 		must(ack(tx, job.ID))
 		must(tx.Commit())
 	}
-	equal(value[int](db, "SELECT count(*) FROM lib_pq_jobs"), 0)
-}
-
-func identified(db *sql.Conn) {
-	pooled := throughPgBouncer()
-	defer pooled.Close()
-	must(put(db, task{"url": "a"}))
 	tx := get(pooled.BeginTx(ctx, nil))
 	session := value[string](tx, "SELECT xqueue.identify(grace => '1 min', local => true)")
 	id := get(take(tx, 5*time.Second, 1))[0].ID
@@ -243,32 +232,28 @@ func identified(db *sql.Conn) {
 	get(tx.ExecContext(ctx, "SELECT xqueue.identify($1, local => true)", session))
 	must(ack(tx, id))
 	must(tx.Commit())
-	get(db.ExecContext(ctx, "DELETE FROM xqueue.session WHERE uuid = $1", session))
-	equal(value[int](db, "SELECT count(*) FROM lib_pq_jobs"), 0)
 }
 
+// run runs a test, which must leave the queue empty.
 func run(name string, test func(*sql.Conn)) {
 	db := get(pool.Conn(ctx))
 	defer func() {
 		if failure := recover(); failure != nil {
-			fmt.Printf("not ok - lib/pq: %s\n%v\n", name, failure)
+			fmt.Printf("not ok - %s\n%v\n", name, failure)
 		} else {
-			fmt.Println("ok - lib/pq:", name)
+			fmt.Println("ok -", name)
 		}
 		db.ExecContext(ctx, "DELETE FROM lib_pq_jobs; SELECT xqueue.give_back()") // the pool does not give tasks back
 		db.Close()
 	}()
 	test(db)
+	equal(value[int](pool, "SELECT count(*) FROM lib_pq_jobs"), 0)
 }
 
 func main() {
-	get(pool.Exec(`CREATE TABLE lib_pq_jobs (id bigserial PRIMARY KEY, url text NOT NULL);
-		SELECT xqueue.upgrade('lib_pq_jobs', '{"features": {"retry": true}}')`))
-	defer pool.Exec("DROP TABLE lib_pq_jobs")
 	run("put and ack belong to the application's transaction; a task is a struct", transactions)
 	run("put a list; ack an array, an object, a row", batches)
 	run("an error has code and hint", failures)
 	run("a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun", loop)
-	run("through PgBouncer, take, work and ack in one transaction", oneTransaction)
-	run("through PgBouncer, an identified session takes and acks in two transactions", identified)
+	run("through PgBouncer, take and ack in one transaction, and in two transactions of an identified session", pgbouncer)
 }

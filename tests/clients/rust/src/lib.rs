@@ -3,6 +3,7 @@
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::process::Command;
+use std::time::Duration;
 
 pub type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
@@ -20,7 +21,7 @@ pub fn pooler() -> (String, u16) {
     (env("POOLER_HOST"), env("POOLER_PORT").parse().expect("a port"))
 }
 
-/// The work of a consumer under test, which the program `attempt` does. At c the consumer is asked to stop.
+/// The work of a consumer under test on its four tasks, which the program `attempt` does. At c the consumer is asked to stop.
 pub struct Work {
     table: &'static str,
     pub urls: String,
@@ -28,23 +29,49 @@ pub struct Work {
 }
 
 impl Work {
-    pub fn new(table: &'static str) -> Self {
-        Work { table, urls: String::new(), stopped: false }
+    pub async fn begin(table: &'static str) -> Result<Self> {
+        let work = Work { table, urls: String::new(), stopped: false };
+        work.run(Some("begin")).await?;
+        Ok(work)
     }
 
     pub async fn attempt(&mut self, url: &str) -> Result {
         self.urls.push_str(url);
         self.stopped = url == "c";
-        let attempt = Command::new(env("XQUEUE_ATTEMPT")).args([self.table, &self.urls]).status()?;
-        if attempt.success() { Ok(()) } else { Err("the work failed".into()) }
+        self.run(None).await
+    }
+
+    pub async fn end(self) -> Result {
+        self.run(Some("end")).await
+    }
+
+    async fn run(&self, step: Option<&str>) -> Result {
+        let mut attempt = Command::new(env("XQUEUE_ATTEMPT"));
+        let mut attempt = attempt.args([self.table, &self.urls]).args(step).spawn()?;
+        // Meanwhile a pool can give back tasks.
+        let status = loop {
+            match attempt.try_wait()? {
+                Some(status) => break status,
+                None => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        };
+        if status.success() { Ok(()) } else { Err("the work failed".into()) }
     }
 }
 
-/// Runs a test. It fails by returning an error or by a panic.
-pub async fn test(name: &str, test: impl Future<Output = Result>) {
-    match AssertUnwindSafe(test).catch_unwind().await {
-        Ok(Ok(())) => println!("ok - {name}"),
-        Ok(Err(error)) => println!("not ok - {name}\n{error:?}"),
+pub const LOOP: &str =
+    "a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun";
+pub const PGBOUNCER: &str =
+    "through PgBouncer, take and ack in one transaction, and in two transactions of an identified session";
+
+/// Runs a test. It fails by returning an error, by a panic, or by leaving a task in the table.
+pub async fn test(table: &str, name: &str, test: impl Future<Output = Result>) {
+    let outcome = AssertUnwindSafe(test).catch_unwind().await;
+    let delete = format!("DELETE FROM {table} RETURNING *");
+    let left = Command::new("psql").args(["-XAtqc", &delete]).output().expect("psql runs");
+    match outcome {
+        Ok(Ok(())) if left.status.success() && left.stdout.is_empty() => println!("ok - {name}"),
+        Ok(outcome) => println!("not ok - {name}\n{outcome:?}\n{left:?}"),
         Err(_) => println!("not ok - {name}"), // the panic has printed why
     }
 }

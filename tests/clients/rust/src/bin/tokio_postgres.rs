@@ -6,7 +6,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Config, Error, GenericClient, NoTls, Row, Transaction};
 use uuid::Uuid;
-use xqueue_clients::{Result, Work, env, pooler, server, test};
+use xqueue_clients::{LOOP, PGBOUNCER, Result, Work, env, pooler, server, test};
 
 struct Job {
     id: i64,
@@ -34,13 +34,6 @@ async fn connect((host, port): (String, u16)) -> Result<Client, Error> {
     Ok(db)
 }
 
-/// Empties the queue, and returns a connection.
-async fn start() -> Result<Client> {
-    let db = connect(server()).await?;
-    db.execute("DELETE FROM tokio_postgres_jobs", &[]).await?;
-    Ok(db)
-}
-
 async fn put(db: &impl GenericClient, url: &str) -> Result<i64, Error> {
     let task = json!({ "url": url });
     Ok(db
@@ -58,20 +51,16 @@ async fn ack(db: &impl GenericClient, id: i64) -> Result<Row, Error> {
     db.query_one("SELECT xqueue.ack('tokio_postgres_jobs', $1::bigint)", &[&id]).await
 }
 
-async fn tasks(db: &Client) -> Result<i64, Error> {
-    Ok(db.query_one("SELECT count(*) FROM tokio_postgres_jobs", &[]).await?.get(0))
-}
-
 async fn transactions() -> Result {
-    let mut db = start().await?;
+    let mut db = connect(server()).await?;
     let transaction = db.transaction().await?;
     put(&transaction, "a").await?;
     transaction.rollback().await?;
-    assert_eq!(tasks(&db).await?, 0);
     let transaction = db.transaction().await?;
     let id = put(&transaction, "a").await?;
     transaction.commit().await?;
-    let job = take(&db, "20s", 1).await?.remove(0);
+    let jobs = take(&db, "20s", 2).await?;
+    let [job] = &jobs[..] else { panic!("the task that was rolled back is there") };
     assert_eq!((job.id, &*job.url, &*job.status), (id, "a", "T"));
     let session = db.query_one("SELECT xqueue.identify()", &[]).await?.get(0);
     assert_eq!(job.owner, Some(session));
@@ -83,10 +72,10 @@ async fn transactions() -> Result {
 }
 
 async fn batches() -> Result {
-    let db = start().await?;
-    let new =
-        json!([{ "url": "a" }, { "url": "b" }, { "url": "c" }, { "url": "d" }, { "url": "e" }]);
-    assert_eq!(db.query("SELECT xqueue.put('tokio_postgres_jobs', $1)", &[&new]).await?.len(), 5);
+    let db = connect(server()).await?;
+    let new = ["a", "b", "c", "d", "e"].map(|url| json!({ "url": url }));
+    let put = "SELECT xqueue.put('tokio_postgres_jobs', $1)";
+    assert_eq!(db.query(put, &[&json!(new)]).await?.len(), 5);
     let jobs = take(&db, "20s", 5).await?;
     let ids: Vec<i64> = jobs.iter().map(|job| job.id).collect();
     assert_eq!(jobs.iter().map(|job| &*job.url).collect::<String>(), "abcde");
@@ -95,12 +84,11 @@ async fn batches() -> Result {
         .await?;
     db.query("SELECT xqueue.ack(j) FROM tokio_postgres_jobs j WHERE id = $1", &[&ids[3]]).await?;
     db.query("SELECT xqueue.ack('tokio_postgres_jobs', $1)", &[&ids[4].to_string()]).await?; // a text, as the server infers
-    assert_eq!(tasks(&db).await?, 0);
     Ok(())
 }
 
 async fn pipeline() -> Result {
-    let db = start().await?;
+    let db = connect(server()).await?;
     // This try_join polls the put first. The order of tokio::try_join! changes from poll to poll.
     let (id, jobs) = futures_util::future::try_join(put(&db, "a"), take(&db, "20s", 1)).await?;
     assert_eq!(jobs[0].id, id);
@@ -109,13 +97,10 @@ async fn pipeline() -> Result {
 }
 
 async fn errors() -> Result {
-    let db = start().await?;
+    let db = connect(server()).await?;
     let error = ack(&db, 1_000_000).await.unwrap_err();
     let error = error.as_db_error().unwrap();
     assert_eq!((error.code(), error.hint().is_some()), (&SqlState::NO_DATA_FOUND, true));
-    let id = put(&db, "a").await?;
-    let error = ack(&db, id).await.unwrap_err();
-    assert_eq!(error.code(), Some(&SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE));
     Ok(())
 }
 
@@ -164,18 +149,9 @@ async fn process(db: &mut Client, job: &Job, work: &mut Work) -> Result {
 }
 
 async fn loop_() -> Result {
-    let db = start().await?;
-    for url in ["a", "b", "c", "d"] {
-        put(&db, url).await?;
-    }
-    let mut work = Work::new("tokio_postgres_jobs");
+    let mut work = Work::begin("tokio_postgres_jobs").await?;
     consume(&mut work).await?;
-    assert_eq!(work.urls, env("XQUEUE_URLS"));
-    let db = connect(server()).await?;
-    let left = "SELECT string_agg(concat_ws(' ', url, status, attempts, reason), ', ' ORDER BY id)
-        FROM tokio_postgres_jobs";
-    assert_eq!(db.query_one(left, &[]).await?.get::<_, &str>(0), env("XQUEUE_LEFT"));
-    Ok(())
+    work.end().await
 }
 
 /// PgBouncer before 1.21 does not know prepared statements. `query_typed` sends one that has no name, with the types.
@@ -189,8 +165,8 @@ async fn ack_unprepared(db: &Transaction<'_>, id: i64) -> Result<(), Error> {
     db.query_typed(statement, &[(&id, Type::INT8)]).await.map(drop)
 }
 
-async fn one_transaction() -> Result {
-    let db = start().await?;
+async fn pgbouncer() -> Result {
+    let db = connect(server()).await?;
     let mut pooled = connect(pooler()).await?;
     for url in ["a", "b"] {
         put(&db, url).await?;
@@ -200,17 +176,10 @@ async fn one_transaction() -> Result {
         ack_unprepared(&transaction, job.id).await?;
         transaction.commit().await?;
     }
-    assert_eq!(tasks(&db).await?, 0);
-    Ok(())
-}
-
-async fn identified() -> Result {
-    let db = start().await?;
-    let mut pooled = connect(pooler()).await?;
-    let join = "SELECT xqueue.identify($1, local => true)";
-    put(&db, "a").await?;
+    put(&db, "c").await?;
     let identify = "SELECT xqueue.identify(grace => '1 min', local => true)";
     let session: Uuid = pooled.query_typed(identify, &[]).await?[0].get(0);
+    let join = "SELECT xqueue.identify($1, local => true)";
     let transaction = pooled.transaction().await?;
     transaction.query_typed(join, &[(&session, Type::UUID)]).await?;
     let job = take_unprepared(&transaction).await?;
@@ -218,39 +187,17 @@ async fn identified() -> Result {
     let transaction = pooled.transaction().await?;
     transaction.query_typed(join, &[(&session, Type::UUID)]).await?;
     ack_unprepared(&transaction, job.id).await?;
-    transaction.commit().await?;
-    db.execute("DELETE FROM xqueue.session WHERE uuid = $1", &[&session]).await?;
-    assert_eq!(tasks(&db).await?, 0);
-    Ok(())
+    Ok(transaction.commit().await?)
 }
 
+const TABLE: &str = "tokio_postgres_jobs";
+
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result {
-    let db = connect(server()).await?;
-    let create = "CREATE TABLE tokio_postgres_jobs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text NOT NULL)";
-    let upgrade =
-        r#"SELECT xqueue.upgrade('tokio_postgres_jobs', '{"features": {"retry": true}}')"#;
-    db.batch_execute(&format!("{create}; {upgrade}")).await?;
-    test("tokio-postgres: put and ack belong to the application's transaction", transactions())
-        .await;
-    test("tokio-postgres: put a list; ack a list, an object, a row, text", batches()).await;
-    test("tokio-postgres: put and take in a pipeline", pipeline()).await;
-    test("tokio-postgres: an error has code and hint", errors()).await;
-    test(
-        "tokio-postgres: a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun",
-        loop_(),
-    )
-    .await;
-    test(
-        "tokio-postgres: through PgBouncer, take, work and ack in one transaction",
-        one_transaction(),
-    )
-    .await;
-    test(
-        "tokio-postgres: through PgBouncer, an identified session takes and acks in two transactions",
-        identified(),
-    )
-    .await;
-    connect(server()).await?.batch_execute("DROP TABLE tokio_postgres_jobs").await?;
-    Ok(())
+async fn main() {
+    test(TABLE, "put and ack belong to the application's transaction", transactions()).await;
+    test(TABLE, "put a list; ack a list, an object, a row, text", batches()).await;
+    test(TABLE, "put and take in a pipeline", pipeline()).await;
+    test(TABLE, "an error has code and hint", errors()).await;
+    test(TABLE, LOOP, loop_()).await;
+    test(TABLE, PGBOUNCER, pgbouncer()).await;
 }
