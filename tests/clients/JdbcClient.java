@@ -22,7 +22,6 @@ class JdbcClient {
         void run() throws Exception;
     }
 
-    static final String TABLE = "jdbc_" + UUID.randomUUID().toString().replace("-", "");
     static final Reader<Long> ID = row -> row.getLong(1);
     static final Reader<String> TEXT = row -> row.getString(1);
     Connection db = connect("");
@@ -42,7 +41,7 @@ class JdbcClient {
     }
 
     static <T> List<T> query(Connection db, Reader<T> reader, String sql, Object... parameters) throws SQLException {
-        try (var statement = db.prepareStatement(sql.replace("jobs", TABLE))) {
+        try (var statement = db.prepareStatement(sql)) {
             for (int i = 0; i < parameters.length; i++) {
                 statement.setObject(i + 1, parameters[i]);
             }
@@ -61,16 +60,16 @@ class JdbcClient {
         return query(db, ID, "SELECT id FROM xqueue.put(NULL::jobs, ?::jsonb) ORDER BY id", json);
     }
 
+    List<Long> put(List<String> urls) throws SQLException {
+        return put(urls.stream().map("{\"url\": \"%s\"}"::formatted).toList().toString());
+    }
+
     static List<Job> take(Connection db, int count) throws SQLException {
         return query(db, Job::new, "SELECT * FROM xqueue.take(NULL::jobs, ?::interval, ?)", "5s", count);
     }
 
     List<Long> ack(Object id) throws SQLException {
         return query(db, ID, "SELECT id FROM xqueue.ack(NULL::jobs, ?) ORDER BY id", id);
-    }
-
-    long count(String status) throws SQLException {
-        return query(db, ID, "SELECT count(*) FROM jobs WHERE status = ?", status).get(0);
     }
 
     static void equal(Object actual, Object expected) {
@@ -100,22 +99,21 @@ class JdbcClient {
     }
 
     void batches() throws SQLException {
-        try (var insert = db.prepareStatement("INSERT INTO " + TABLE + " (url) VALUES (?)")) {
+        try (var insert = db.prepareStatement("INSERT INTO jobs (url) VALUES (?)")) {
             for (var url : List.of("a", "b", "c")) {
                 insert.setString(1, url);
                 insert.addBatch();
             }
             insert.executeBatch();
         }
-        var ids = put("[{\"url\": \"d\"}, {\"url\": \"e\"}, {\"url\": \"f\"}, {\"url\": \"g\"}]");
+        var ids = put(List.of("d", "e", "f", "g"));
         var jobs = take(db, 7);
         equal(jobs.stream().map(Job::url).toList(), List.of("a", "b", "c", "d", "e", "f", "g"));
         var first = new Long[] {jobs.get(0).id, jobs.get(1).id};
         equal(ack(db.createArrayOf("bigint", first)), List.of(first));
         equal(ack(new long[] {jobs.get(2).id, ids.get(0)}).size(), 2);
         equal(ack(ids.get(1).intValue()), ids.subList(1, 2));
-        var object = "{\"id\": " + ids.get(2) + "}";
-        equal(query(db, ID, "SELECT id FROM xqueue.ack(NULL::jobs, ?)", object), ids.subList(2, 3));
+        equal(ack("{\"id\": " + ids.get(2) + "}"), ids.subList(2, 3));
         equal(query(db, TEXT, "SELECT (xqueue.ack(t)).url FROM jobs t WHERE id = ?", ids.get(3)), List.of("g"));
     }
 
@@ -125,43 +123,38 @@ class JdbcClient {
             for (int n = 0; n < 8; n++) {
                 for (var other : List.of(db, untyped)) {
                     var cast = other == db;
-                    query(other, TEXT, "SELECT xqueue.put(?, ?%s)".formatted(cast ? "::jsonb" : ""), TABLE, "{\"url\": \"a\"}");
+                    query(other, TEXT, "SELECT xqueue.put(?, ?%s)".formatted(cast ? "::jsonb" : ""), "jobs", "{\"url\": \"a\"}");
                     var take = "SELECT xqueue.take(?, ?%s, ?, tube => ?)->>'id'".formatted(cast ? "::interval" : "");
-                    var id = query(other, TEXT, take, TABLE, "5s", 1, null).get(0);
+                    var id = query(other, TEXT, take, "jobs", "5s", 1, null).get(0);
                     var ack = "SELECT xqueue.ack(?, ?)->>'id'";
-                    equal(query(other, TEXT, ack, TABLE, cast ? Long.valueOf(id) : id), List.of(id));
+                    equal(query(other, TEXT, ack, "jobs", cast ? Long.valueOf(id) : id), List.of(id));
                 }
             }
         }
     }
 
-    void transaction() throws SQLException {
-        for (var commit : List.of(false, true)) {
-            db.setAutoCommit(false);
-            put("{\"url\": \"a\"}");
-            end(commit);
-            equal(count("R"), commit ? 1L : 0L);
-        }
-        long id = take(db, 1).get(0).id;
-        for (var commit : List.of(false, true)) {
-            db.setAutoCommit(false);
-            ack(id);
-            end(commit);
-            equal(count("T"), commit ? 0L : 1L);
-        }
-    }
-
-    void end(boolean commit) throws SQLException {
-        if (commit) {
-            db.commit();
-        } else {
+    /** The statuses of the tasks after a change that is committed or rolled back. */
+    List<String> statuses(Test change, boolean commit) throws Exception {
+        db.setAutoCommit(false);
+        change.run();
+        if (!commit) {
             db.rollback();
         }
-        db.setAutoCommit(true);
+        db.setAutoCommit(true); // which commits
+        return query(db, TEXT, "SELECT status FROM jobs");
+    }
+
+    void transaction() throws Exception {
+        Test put = () -> put(List.of("a"));
+        equal(statuses(put, false), List.of());
+        equal(statuses(put, true), List.of("R"));
+        long id = take(db, 1).get(0).id;
+        equal(statuses(() -> ack(id), false), List.of("T"));
+        equal(statuses(() -> ack(id), true), List.of());
     }
 
     void errors() throws Exception {
-        long id = put("{\"url\": \"a\"}").get(0);
+        long id = put(List.of("a")).get(0);
         fails("P0002", () -> ack(id + 1000));
         fails("55000", () -> ack(id));
         fails("22004", () -> query(db, ID, "SELECT xqueue.ack('jobs', ?)", (Object) null));
@@ -172,7 +165,7 @@ class JdbcClient {
 
     void waiting() throws Exception {
         try (var statement = db.createStatement()) {
-            var blocked = new FutureTask<>(() -> statement.execute("SELECT xqueue.take('" + TABLE + "', '1 min')"));
+            var blocked = new FutureTask<>(() -> statement.execute("SELECT xqueue.take('jobs', '1 min')"));
             new Thread(blocked).start();
             try (var other = connect("")) {
                 while (query(other, ID, "SELECT xqueue.stats('jobs')->'consumers'").get(0) == 0) {
@@ -189,14 +182,14 @@ class JdbcClient {
     }
 
     void next() throws SQLException {
-        var ids = put("[{\"url\": \"a\"}, {\"url\": \"b\"}]");
+        var ids = put(List.of("a", "b"));
         var task = query(db, TEXT, "CALL xqueue.next('jobs', '5s')").get(0);
         task = query(db, TEXT, "CALL xqueue.next('jobs', '5s', task => ?::jsonb)", task).get(0);
         equal(query(db, ID, "SELECT id FROM jobs"), ids.subList(1, 2));
         equal(query(db, TEXT, "CALL xqueue.next('jobs', '0', task => ?::jsonb)", task).get(0), null);
     }
 
-    /** The work of a consumer under test, which the program `attempt` does. At c the consumer is asked to stop. */
+    /** The work of a consumer under test on its four tasks, which the program `attempt` does. At c the consumer is asked to stop. */
     static class Work {
         String urls = "";
         boolean stopped;
@@ -204,7 +197,12 @@ class JdbcClient {
         void attempt(String url) throws Exception {
             urls += url;
             stopped = url.equals("c");
-            var attempt = List.of(env.get("XQUEUE_ATTEMPT"), env.get("JDBC_USER") + "." + TABLE, urls);
+            run();
+        }
+
+        void run(String... step) throws Exception {
+            var attempt = new ArrayList<>(List.of(env.get("XQUEUE_ATTEMPT"), env.get("JDBC_USER") + ".jobs", urls));
+            attempt.addAll(List.of(step));
             if (new ProcessBuilder(attempt).inheritIO().start().waitFor() != 0) {
                 throw new Exception("the work failed");
             }
@@ -251,20 +249,17 @@ class JdbcClient {
     }
 
     void loop() throws Exception {
-        put("[{\"url\": \"a\"}, {\"url\": \"b\"}, {\"url\": \"c\"}, {\"url\": \"d\"}]");
         var work = new Work();
+        work.run("begin");
         consume(work);
-        equal(work.urls, env.get("XQUEUE_URLS"));
+        work.run("end");
         if (!db.isValid(20)) {
             db = connect("");
         }
-        var left = "SELECT string_agg(concat_ws(' ', url, status, attempts, reason), ', ' ORDER BY id) FROM jobs";
-        equal(query(db, TEXT, left).get(0), env.get("XQUEUE_LEFT"));
-        query(db, ID, "DELETE FROM jobs RETURNING 0");
     }
 
-    void oneTransaction() throws SQLException {
-        var ids = put("[{\"url\": \"a\"}, {\"url\": \"b\"}, {\"url\": \"c\"}, {\"url\": \"d\"}, {\"url\": \"e\"}, {\"url\": \"f\"}]");
+    void pgBouncer() throws SQLException {
+        var ids = put(List.of("a", "b", "c", "d", "e", "f"));
         try (var pooled = throughPgBouncer()) {
             pooled.setAutoCommit(false);
             for (long id : ids) { // enough repetitions for JDBC to prepare the statement
@@ -272,13 +267,7 @@ class JdbcClient {
                 query(pooled, TEXT, "SELECT xqueue.ack('jobs', ?)", id);
                 pooled.commit();
             }
-        }
-    }
-
-    void identified() throws SQLException {
-        try (var pooled = throughPgBouncer()) {
-            pooled.setAutoCommit(false);
-            put("{\"url\": \"a\"}");
+            put(List.of("a"));
             var session = query(pooled, row -> row.getObject(1, UUID.class),
                     "SELECT xqueue.identify(grace => '1 min', local => true)").get(0);
             long id = take(pooled, 1).get(0).id;
@@ -293,36 +282,35 @@ class JdbcClient {
         try {
             test.run();
             equal(query(db, ID, "SELECT count(*) FROM jobs"), List.of(0L));
-            System.out.println("ok - JDBC: " + name);
+            System.out.println("ok - " + name);
         } catch (Exception | AssertionError e) {
-            System.out.println("not ok - JDBC: " + name);
+            System.out.println("not ok - " + name);
             e.printStackTrace(System.out);
             if (!db.getAutoCommit()) {
-                end(false);
+                db.rollback();
+                db.setAutoCommit(true);
             }
             query(db, ID, "DELETE FROM jobs RETURNING 0");
         }
     }
 
+    /** The role owns the table `jobs` in its schema, and `run` drops both. */
     public static void main(String[] arguments) throws SQLException {
         var client = new JdbcClient();
         try (var statement = client.db.createStatement()) {
-            statement.execute("CREATE TABLE " + TABLE + " (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text, options jsonb)");
-            statement.execute("SELECT xqueue.upgrade('" + TABLE + "', '{\"features\": {\"retry\": true}}')");
-            client.run("put takes JSON, take gives records, ack takes an id", client::objects);
-            client.run("a batch is inserted or put as a list, and acked as an array", client::batches);
-            client.run("strings with casts, and without when they have no type", client::types);
-            client.run("put and ack belong to the transaction", client::transaction);
-            client.run("an error has SQLSTATE and hint", client::errors);
-            client.run("a waiting take is ended by cancel()", client::waiting);
-            client.run("CALL next acks and takes", client::next);
-            client.run("a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun",
-                    client::loop);
-            client.run("through PgBouncer, take, work and ack in one transaction", client::oneTransaction);
-            client.run("through PgBouncer, an identified session takes and acks in two transactions", client::identified);
+            statement.execute("CREATE TABLE jobs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text, options jsonb)");
+            statement.execute("SELECT xqueue.upgrade('jobs', '{\"features\": {\"retry\": true}}')");
         }
-        try (var statement = client.db.createStatement()) {
-            statement.execute("DROP TABLE " + TABLE);
-        }
+        client.run("put takes JSON, take gives records, ack takes an id", client::objects);
+        client.run("a batch is inserted or put as a list, and acked as an array", client::batches);
+        client.run("strings with casts, and without when they have no type", client::types);
+        client.run("put and ack belong to the transaction", client::transaction);
+        client.run("an error has SQLSTATE and hint", client::errors);
+        client.run("a waiting take is ended by cancel()", client::waiting);
+        client.run("CALL next acks and takes", client::next);
+        client.run("a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun",
+                client::loop);
+        client.run("through PgBouncer, take and ack in one transaction, and in two transactions of an identified session",
+                client::pgBouncer);
     }
 }
