@@ -189,23 +189,16 @@ class JdbcClient {
         equal(query(db, TEXT, "CALL xqueue.next('jobs', '0', task => ?::jsonb)", task).get(0), null);
     }
 
-    /** The work of a consumer under test on its four tasks, which the program `attempt` does. At c the consumer is asked to stop. */
+    /** The work of a consumer under test, which the program `attempt` does. At c the consumer is asked to stop. */
     static class Work {
-        String urls = "";
         boolean stopped;
 
-        void attempt(String url) throws Exception {
-            urls += url;
-            stopped = url.equals("c");
-            run();
-        }
-
-        void run(String... step) throws Exception {
-            var attempt = new ArrayList<>(List.of(env.get("XQUEUE_ATTEMPT"), env.get("JDBC_USER") + ".jobs", urls));
-            attempt.addAll(List.of(step));
-            if (new ProcessBuilder(attempt).inheritIO().start().waitFor() != 0) {
+        void attempt(String step) throws Exception {
+            var attempt = new ProcessBuilder(env.get("XQUEUE_ATTEMPT"), env.get("JDBC_USER") + ".jobs", step);
+            if (attempt.inheritIO().start().waitFor() != 0) {
                 throw new Exception("the work failed");
             }
+            stopped = step.equals("c");
         }
     }
 
@@ -250,9 +243,9 @@ class JdbcClient {
 
     void loop() throws Exception {
         var work = new Work();
-        work.run("begin");
+        work.attempt("begin");
         consume(work);
-        work.run("end");
+        work.attempt("end");
         if (!db.isValid(20)) {
             db = connect("");
         }

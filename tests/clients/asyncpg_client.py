@@ -144,7 +144,7 @@ async def loop(_):
     work = Work(TABLE)
     async with create_pool() as pool:
         await consume(pool, work)
-        work.end()
+        work("end")
 
 
 def through_pgbouncer():

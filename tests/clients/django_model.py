@@ -138,7 +138,7 @@ def loop():
     """a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun"""
     work = Work("django_jobs")
     consume(work)
-    work.end()
+    work("end")
 
 
 def through_pgbouncer():

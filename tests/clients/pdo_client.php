@@ -85,23 +85,16 @@ function fails(string $state, string $sql, mixed ...$parameters): void
     throw new Exception("$sql did not fail");
 }
 
-/** The work of a consumer under test on its four tasks, which the program `attempt` does. At c the consumer is asked to stop. */
+/** The work of a consumer under test, which the program `attempt` does. At c the consumer is asked to stop. */
 final class Work
 {
-    public string $urls = '';
     public bool $stopped = false;
 
-    public function attempt(string $url): void
+    public function attempt(string $step): void
     {
-        $this->urls .= $url;
-        $this->stopped = $url === 'c';
-        $this->run();
-    }
-
-    public function run(string $step = ''): void
-    {
-        passthru(getenv('XQUEUE_ATTEMPT') . " pdo_jobs '$this->urls' $step", $code);
+        passthru(getenv('XQUEUE_ATTEMPT') . " pdo_jobs $step", $code);
         $code === 0 or throw new Exception('the work failed');
+        $this->stopped = $step === 'c';
     }
 }
 
@@ -211,9 +204,9 @@ $tests = [
 
     "a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun" => function () use (&$db, $connect) {
         $work = new Work();
-        $work->run('begin');
+        $work->attempt('begin');
         consume($work);
-        $work->run('end');
+        $work->attempt('end');
         $db = $connect();
     },
 

@@ -264,7 +264,7 @@ def sync_loop():
     """a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun"""
     work = Work(TABLE)
     consume(work)
-    work.end()
+    work("end")
 
 
 def async_loop():
@@ -277,7 +277,7 @@ def async_loop():
             reset=give_back,                             # tasks do not stay with a connection that goes back to the pool
         ) as pool:
             await consume_async(pool, work)
-            await asyncio.to_thread(work.end)
+            await asyncio.to_thread(work, "end")
 
     work = Work(TABLE)
     asyncio.run(main())

@@ -153,7 +153,7 @@ def loop():
     consume(engine, work)
     with Session(engine) as session:
         equal(session.scalars(select(Page.job).where(Page.job.in_(ids))).all(), [ids[2]])
-    work.end()
+    work("end")
 
 
 def through_pgbouncer():

@@ -33,21 +33,18 @@ export async function run(tests, table, cleanUp = () => {}) {
     }
 }
 
-/** Tests a consumer on four tasks. The program `attempt` does the work, which at c asks the consumer to stop. */
+/** Tests a consumer on four tasks. The program `attempt` does the work. At c the consumer is asked to stop. */
 export async function testLoop(table, consume) {
-    const attempt = (...step) => execute(process.env.XQUEUE_ATTEMPT, [table, work.urls, ...step]);
     const work = {
-        urls: "",
         stopped: false,
-        async do(url) {
-            work.urls += url;
-            work.stopped = url === "c";
-            await attempt().catch(() => {
-                throw new Error("the work failed");
+        async do(step) {
+            await execute(process.env.XQUEUE_ATTEMPT, [table, step]).catch(({ stderr }) => {
+                throw new Error(stderr || "the work failed");
             });
+            work.stopped = step === "c";
         },
     };
-    await attempt("begin");
+    await work.do("begin");
     await consume(work);
-    await attempt("end");
+    await work.do("end");
 }

@@ -41,20 +41,13 @@ def until(condition, seconds=20):
 
 
 class Work:
-    """The work of a consumer under test on its four tasks, which the program attempt does. At c the consumer is asked to stop."""
+    """The work of a consumer under test, which the program attempt does. At c the consumer is asked to stop."""
 
     def __init__(self, table):
-        self.table, self.urls, self.stopped = table, "", False
-        self.attempt("begin")
+        self.table, self.stopped = table, False
+        self("begin")
 
-    def attempt(self, *step):
-        if subprocess.run([os.environ["XQUEUE_ATTEMPT"], self.table, self.urls, *step]).returncode != 0:
+    def __call__(self, step):
+        if subprocess.run([os.environ["XQUEUE_ATTEMPT"], self.table, step]).returncode != 0:
             raise ValueError("the work failed")
-
-    def __call__(self, url):
-        self.urls += url
-        self.stopped = url == "c"
-        self.attempt()
-
-    def end(self):
-        self.attempt("end")
+        self.stopped = step == "c"

@@ -182,29 +182,22 @@ func process(db *sql.Conn, job Job, work *Work) error {
 
 // Work is the work of a consumer under test, which the program attempt does. At c the consumer is asked to stop.
 type Work struct {
-	urls    string
 	stopped bool
 }
 
-func (work *Work) attempt(url string) error {
-	work.urls += url
-	work.stopped = url == "c"
-	return work.run()
-}
-
-func (work *Work) run(step ...string) error {
-	arguments := append([]string{"lib_pq_jobs", work.urls}, step...)
-	if exec.Command(os.Getenv("XQUEUE_ATTEMPT"), arguments...).Run() != nil {
+func (work *Work) attempt(step string) error {
+	if exec.Command(os.Getenv("XQUEUE_ATTEMPT"), "lib_pq_jobs", step).Run() != nil {
 		return errors.New("the work failed")
 	}
+	work.stopped = step == "c"
 	return nil
 }
 
 func loop(*sql.Conn) {
 	var work Work
-	must(work.run("begin"))
+	must(work.attempt("begin"))
 	consume(&work)
-	must(work.run("end"))
+	must(work.attempt("end"))
 }
 
 // PgBouncer before 1.21 does not know prepared statements: with binary_parameters a statement and its parameters are sent together.

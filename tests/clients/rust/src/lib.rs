@@ -21,33 +21,21 @@ pub fn pooler() -> (String, u16) {
     (env("POOLER_HOST"), env("POOLER_PORT").parse().expect("a port"))
 }
 
-/// The work of a consumer under test on its four tasks, which the program `attempt` does. At c the consumer is asked to stop.
+/// The work of a consumer under test, which the program `attempt` does. At c the consumer is asked to stop.
 pub struct Work {
     table: &'static str,
-    pub urls: String,
     pub stopped: bool,
 }
 
 impl Work {
     pub async fn begin(table: &'static str) -> Result<Self> {
-        let work = Work { table, urls: String::new(), stopped: false };
-        work.run(Some("begin")).await?;
+        let mut work = Work { table, stopped: false };
+        work.attempt("begin").await?;
         Ok(work)
     }
 
-    pub async fn attempt(&mut self, url: &str) -> Result {
-        self.urls.push_str(url);
-        self.stopped = url == "c";
-        self.run(None).await
-    }
-
-    pub async fn end(self) -> Result {
-        self.run(Some("end")).await
-    }
-
-    async fn run(&self, step: Option<&str>) -> Result {
-        let mut attempt = Command::new(env("XQUEUE_ATTEMPT"));
-        let mut attempt = attempt.args([self.table, &self.urls]).args(step).spawn()?;
+    pub async fn attempt(&mut self, step: &str) -> Result {
+        let mut attempt = Command::new(env("XQUEUE_ATTEMPT")).args([self.table, step]).spawn()?;
         // Meanwhile a pool can give back tasks.
         let status = loop {
             match attempt.try_wait()? {
@@ -55,14 +43,15 @@ impl Work {
                 None => tokio::time::sleep(Duration::from_millis(10)).await,
             }
         };
+        self.stopped = step == "c";
         if status.success() { Ok(()) } else { Err("the work failed".into()) }
     }
 }
 
-pub const LOOP: &str =
-    "a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun";
-pub const PGBOUNCER: &str =
-    "through PgBouncer, take and ack in one transaction, and in two transactions of an identified session";
+pub const LOOP: &str = "a consumer's loop outlives a restart, a task taken away and failures, \
+    and gives back what it has not begun";
+pub const PGBOUNCER: &str = "through PgBouncer, take and ack in one transaction, \
+    and in two transactions of an identified session";
 
 /// Runs a test. It fails by returning an error, by a panic, or by leaving a task in the table.
 pub async fn test(table: &str, name: &str, test: impl Future<Output = Result>) {

@@ -158,7 +158,7 @@ async fn process(db: &mut PgConnection, job: &Job, work: &mut Work) -> Result {
 async fn loop_(pool: &PgPool) -> Result {
     let mut work = Work::begin("sqlx_jobs").await?;
     consume(pool, &mut work).await?;
-    work.end().await
+    work.attempt("end").await
 }
 
 /// PgBouncer before 1.21 does not know prepared statements. Those that are not persistent have no name.

@@ -151,7 +151,7 @@ async fn process(db: &mut Client, job: &Job, work: &mut Work) -> Result {
 async fn loop_() -> Result {
     let mut work = Work::begin("tokio_postgres_jobs").await?;
     consume(&mut work).await?;
-    work.end().await
+    work.attempt("end").await
 }
 
 /// PgBouncer before 1.21 does not know prepared statements. `query_typed` sends one that has no name, with the types.
