@@ -40,15 +40,14 @@ def environment():
 
 
 def put(db, *urls):
-    for url in urls:
-        db.execute(f"INSERT INTO {ROLE}.jobs (url) VALUES (%s)", (url,))
+    """Returns the ids of new tasks."""
+    return [db.execute("INSERT INTO jobs (url) VALUES (%s) RETURNING id", (url,)).fetchone()[0] for url in urls]
 
 
 def put_held(db, *urls):
     """Puts tasks whose results are blocked until let_go() is called. Returns their ids."""
     with db.transaction():
-        rows = [db.execute(f"INSERT INTO {ROLE}.jobs (url) VALUES (%s) RETURNING id", (url,)) for url in urls]
-        ids = [row.fetchone()[0] for row in rows]
+        ids = put(db, *urls)
         for job in ids:
             db.execute("SELECT pg_advisory_lock(hashtext(%s), %s)", (ROLE, job))
     return ids
@@ -65,22 +64,22 @@ def is_held(db):
 
 
 def waits(db):
-    until(db, f"coalesce((SELECT consumers = 1 FROM xqueue.queues WHERE queue = '{ROLE}.jobs'::regclass), false)")
+    until(db, "coalesce((SELECT consumers = 1 FROM xqueue.queues WHERE queue = 'jobs'::regclass), false)")
 
 
 def works(db, consumer):
     """a task is worked off and acked with its result"""
     put(db, "https://example.org/1")
-    until(db, f"NOT EXISTS (SELECT FROM {ROLE}.jobs)")
-    assert db.execute(f"SELECT length FROM {ROLE}.pages").fetchall() == [(21,)]
+    until(db, "NOT EXISTS (SELECT FROM jobs)")
+    assert db.execute("SELECT length FROM pages").fetchall() == [(21,)]
 
 
 def fails(db, consumer):
     """a task that fails waits for its next attempt, with the error"""
     put(db, "nowhere", "https://example.org/2")
-    until(db, f"EXISTS (SELECT FROM {ROLE}.jobs WHERE status = 'W')")
-    until(db, f"(SELECT count(*) = 1 FROM {ROLE}.jobs)")
-    row = db.execute(f"SELECT url, attempts, runat > now(), reason FROM {ROLE}.jobs").fetchone()
+    until(db, "EXISTS (SELECT FROM jobs WHERE status = 'W')")
+    until(db, "(SELECT count(*) = 1 FROM jobs)")
+    row = db.execute("SELECT url, attempts, runat > now(), reason FROM jobs").fetchone()
     assert row[:3] == ("nowhere", 1, True) and "nowhere is no URL" in row[3], row
 
 
@@ -89,11 +88,11 @@ def loses(db, consumer):
     waits(db)
     lost, = put_held(db, "https://example.org/lost")
     poll(lambda: is_held(db))
-    db.execute(f"SELECT xqueue.delete('{ROLE}.jobs', %s)", (lost,))
+    db.execute("SELECT xqueue.delete('jobs', %s)", (lost,))
     put(db, "https://example.org/kept")
     let_go(db, lost)
-    until(db, f"NOT EXISTS (SELECT FROM {ROLE}.jobs)")
-    assert db.execute(f"SELECT count(*), min(job) > %s FROM {ROLE}.pages", (lost,)).fetchone() == (1, True)
+    until(db, "NOT EXISTS (SELECT FROM jobs)")
+    assert db.execute("SELECT count(*), min(job) > %s FROM pages", (lost,)).fetchone() == (1, True)
     assert consumer.poll() is None
 
 
@@ -103,7 +102,7 @@ def reconnects(db, consumer):
     lost = db.execute("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = %s", (ROLE,)).fetchone()
     assert lost == (1,)
     put(db, "https://example.org/3")
-    until(db, f"NOT EXISTS (SELECT FROM {ROLE}.jobs)")
+    until(db, "NOT EXISTS (SELECT FROM jobs)")
     assert consumer.poll() is None
 
 
@@ -112,7 +111,7 @@ def stops(db, consumer):
     waits(db)
     ids = put_held(db, *(f"https://example.org/{n}" for n in range(10)))
     poll(lambda: is_held(db))
-    assert db.execute(f"SELECT count(*) FROM {ROLE}.jobs WHERE status = 'T'").fetchone() == (10,)
+    assert db.execute("SELECT count(*) FROM jobs WHERE status = 'T'").fetchone() == (10,)
     consumer.send_signal(signal.SIGTERM)
     # The consumer can notice the signal a task or two later. Each task is let go after the previous one is done.
     for job in ids:
@@ -122,32 +121,33 @@ def stops(db, consumer):
             break
     # A JVM that is ended by SIGTERM has the status 128 + 15, even if its hooks succeed.
     assert consumer.wait(30) in ((0, 143) if "java" in consumer.args[0] else (0,)), consumer.returncode
-    left = db.execute(f"SELECT status, attempts, owner FROM {ROLE}.jobs").fetchall()
+    left = db.execute("SELECT status, attempts, owner FROM jobs").fetchall()
     assert left and left == [("R", 0, None)] * len(left), left
-    assert db.execute(f"SELECT count(*) FROM {ROLE}.pages").fetchone() == (10 - len(left),)
+    assert db.execute("SELECT count(*) FROM pages").fetchone() == (10 - len(left),)
     assert len(left) < 10
 
 
 def is_done(db, job):
-    return db.execute(f"SELECT EXISTS (SELECT FROM {ROLE}.pages WHERE job = %s)", (job,)).fetchone()[0]
+    return db.execute("SELECT EXISTS (SELECT FROM pages WHERE job = %s)", (job,)).fetchone()[0]
 
 
 def prepare(db):
-    db.execute(f"CREATE ROLE {ROLE} LOGIN PASSWORD '{PASSWORD}'")
-    db.execute(f"CREATE SCHEMA AUTHORIZATION {ROLE}")
-    db.execute(f"CREATE TABLE {ROLE}.jobs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text NOT NULL)")
-    db.execute(f"CREATE TABLE {ROLE}.pages (job bigint PRIMARY KEY, length integer)")
-    # A result is blocked while a test holds the lock of its task.
-    db.execute(f"""CREATE FUNCTION {ROLE}.wait() RETURNS trigger LANGUAGE plpgsql AS $$
-        BEGIN
-            PERFORM pg_advisory_xact_lock(hashtext('{ROLE}'), NEW.job::integer);
-            RETURN NEW;
-        END $$""")
-    db.execute(f"CREATE TRIGGER wait BEFORE INSERT ON {ROLE}.pages FOR EACH ROW EXECUTE FUNCTION {ROLE}.wait()")
-    features = '{"features": {"delayed": true, "retry": {"limit": 5, "backoff": "1 h"}}}'
-    db.execute(f"SELECT xqueue.upgrade('{ROLE}.jobs', %s)", (features,))
-    db.execute(f"ALTER TABLE {ROLE}.jobs OWNER TO {ROLE}")
-    db.execute(f"ALTER TABLE {ROLE}.pages OWNER TO {ROLE}")
+    db.execute(f"""
+        CREATE ROLE {ROLE} LOGIN PASSWORD '{PASSWORD}';
+        CREATE SCHEMA AUTHORIZATION {ROLE};
+        SET search_path = {ROLE};
+        CREATE TABLE jobs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text NOT NULL);
+        CREATE TABLE pages (job bigint PRIMARY KEY, length integer);
+        -- A result is blocked while a test holds the lock of its task.
+        CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN
+                PERFORM pg_advisory_xact_lock(hashtext('{ROLE}'), NEW.job::integer);
+                RETURN NEW;
+            END $$;
+        CREATE TRIGGER wait BEFORE INSERT ON pages FOR EACH ROW EXECUTE FUNCTION wait();
+        SELECT xqueue.upgrade('jobs', '{{"features": {{"delayed": true, "retry": {{"limit": 5, "backoff": "1 h"}}}}}}');
+        ALTER TABLE jobs OWNER TO {ROLE};
+        ALTER TABLE pages OWNER TO {ROLE}""")
 
 
 def main():
@@ -166,15 +166,11 @@ def main():
                         failed += 1
                         print(f"not ok {number} - {language}: {test.__doc__}", flush=True)
                         print(traceback.format_exc(), file=sys.stderr)
-                    db.execute("SELECT pg_advisory_unlock_all()")
-                    db.execute(f"DELETE FROM {ROLE}.jobs")
-                    db.execute(f"DELETE FROM {ROLE}.pages")
+                    db.execute("SELECT pg_advisory_unlock_all(); DELETE FROM jobs; DELETE FROM pages")
                 consumer.kill()
                 consumer.wait()
         finally:
-            db.execute(f"DROP SCHEMA {ROLE} CASCADE")
-            db.execute(f"DROP OWNED BY {ROLE}")
-            db.execute(f"DROP ROLE {ROLE}")
+            db.execute(f"DROP SCHEMA {ROLE} CASCADE; DROP OWNED BY {ROLE}; DROP ROLE {ROLE}")
     print(f"1..{number}")
     sys.exit(failed > 0)
 
