@@ -1,16 +1,17 @@
 """Tests of the board, through its page in a browser and through the responses of its process."""
 
 import base64
-import contextlib
+from contextlib import ExitStack, closing, suppress
 import json
 import os
 import socket
-import traceback
 import urllib.parse
 
 from browser import Browser
 from surroundings import (BIG, DATABASE, FIRED, HOSTILE, ODD, ODD_SHOWN, PASSWORD, POISON, READER, SCRIPT, STRANGER, TRAP,
-                          Board, Listener, equal, failure, make, server, sql, unmake, until)
+                          Board, Listener, failure, make, server, sql, unmake)
+import tap
+from tap import equal, until
 
 TAKEN_TASK = "SELECT id FROM jobs WHERE status = 'T' ORDER BY id LIMIT 1"
 
@@ -229,23 +230,16 @@ def taken_task_stays(page):
 
 def foreign_requests(page):
     """requests of other pages, under other names and without the key are refused"""
+    # The tests of admission.rs have more of each kind.
     board = page.board
-    token, own = board.token(), f"http://{board.host}"
-    resume = "/api/resume?queue=public.idle"
-    equal(board.request(resume, "POST", Origin=own, X_Board_Token=token)[0], 200)
-    for headers in ({"X_Board_Token": token}, {"Origin": own}, {"Origin": "http://example.org", "X_Board_Token": token},
-                    {"Origin": f"http://127.0.0.1:{board.port + 1}", "X_Board_Token": token},
-                    {"Origin": "null", "X_Board_Token": token}, {"Origin": own, "X_Board_Token": token[:-1]}):
-        equal((headers, board.request(resume, "POST", **headers)[0]), (headers, 403))
-    for host in ("example.org", f"example.org:{board.port}", "localhost.example.org"):
-        for path in ("/", "/api/board", "/board.js"):
-            equal((host, board.request(path, Host=host)[0]), (host, 421))
+    token, own, resume = board.token(), f"http://{board.host}", "/api/resume?queue=public.idle"
+    for status, headers in ((200, {"Origin": own, "X_Board_Token": token}), (403, {"X_Board_Token": token}),
+                            (403, {"Origin": own}), (403, {"Origin": "http://example.org", "X_Board_Token": token})):
+        equal((headers, board.request(resume, "POST", **headers)[0]), (headers, status))
     for path in ("/", "/api/board", "/board.js"):
-        equal(board.request(path, key="")[0], 403)
-        equal(board.request(path, key=board.key[:-1] + "x")[0], 403)
-        equal(board.request(path)[0], 200)
-        for folder in ("", board.folder[:-1] + "x"):
-            equal([board.request(path, folder=folder, key=key)[0] for key in ("", board.key)], [403, 404])
+        for status, changed in ((200, {}), (421, {"Host": "example.org"}), (403, {"key": ""}), (403, {"key": board.key[:-1] + "x"}),
+                                (403, {"key": "", "folder": ""}), (404, {"folder": ""}), (404, {"folder": board.folder[:-1] + "x"})):
+            equal((path, changed, board.request(path, **changed)[0]), (path, changed, status))
     board.request("/")
     cookie = board.headers["Set-Cookie"]
     assert "HttpOnly" in cookie and "SameSite=Strict" in cookie, cookie
@@ -288,32 +282,27 @@ def key_stays_here(page):
     page.browser.open("about:blank")
     page.browser.open(page.board.url.split("?")[0])
     page.until("document.getElementById('live-text')?.textContent === 'live'", "the page is live without the key")
-    other = Listener()
-    try:
+    with closing(Listener()) as other:
         page.browser.open(other.url)
         page.until("document.title === 'heard'", "the other server's page")
         equal(other.cookies, [None] * len(other.cookies))
-    finally:
-        other.close()
 
 
 def silent_connections(page):
     """connections that say nothing, or have no key, take no place from a viewer"""
     board, strangers = page.board, []
-    try:
+    with ExitStack() as connections:
         for said in (b"", b"GET / HTTP/1.1\r\n", f"GET /api/board HTTP/1.1\r\nHost: {board.host}\r\n\r\n".encode()):
             for _ in range(200):
-                strangers.append(stranger := socket.create_connection(("127.0.0.1", board.port), timeout=20))
+                stranger = connections.enter_context(socket.create_connection(("127.0.0.1", board.port), timeout=20))
+                strangers.append(stranger)
                 stranger.sendall(said)
             equal(board.request("/api/board")[0], 200)
         # The board also closes the remaining connections of strangers.
         for stranger in strangers:
-            with contextlib.suppress(ConnectionError):
+            with suppress(ConnectionError):
                 while stranger.recv(4096):
                     pass
-    finally:
-        for stranger in strangers:
-            stranger.close()
     equal(board.request("/api/board")[0], 200)
 
 
@@ -321,20 +310,19 @@ def settings_of_looks(_):
     """each look is read-only, with the board's settings, on a connection that no other look has used"""
     database = f"{DATABASE}_poisoned"
     sql(f"CREATE DATABASE {database}", "postgres")
-    board = Board(PGDATABASE=database)
 
     def look():
         *settings, at = json.loads(board.request("/api/board")[1])["server"]["error"].split("; ")
         return settings, at
 
     try:
-        sql(POISON, database)
-        first = look()
-        second = until(lambda: (again := look()) != first and again, "another look")
-        for settings, _ in (second, first):
-            equal(settings, ["on", "pg_catalog, pg_temp", "3s"])
+        with closing(Board(PGDATABASE=database)) as board:
+            sql(POISON, database)
+            first = look()
+            second = until(lambda: (again := look()) != first and again, "another look")
+            for settings, _ in (second, first):
+                equal(settings, ["on", "pg_catalog, pg_temp", "3s"])
     finally:
-        board.close()
         sql(f"DROP DATABASE {database} WITH (FORCE)", "postgres")
 
 
@@ -345,53 +333,46 @@ def authorization(role, password=PASSWORD):
 def logins(browser):
     """with --login each viewer sees and does what the own database role may"""
     with_password = f"host=127.0.0.1 port={os.environ['PGPORT']} dbname={DATABASE}"
-    board = Board("--login", "--write", "--dsn", with_password)
-    try:
+    mails = "/api/retry-all?queue=public.mails"
+    with closing(Board("--login", "--write", "--dsn", with_password)) as board:
         for headers in ({}, authorization(READER, "wrong"), authorization("no_such_role"), {"Authorization": "Basic !"}):
             status, _ = board.request("/api/board", **headers)
             equal((headers, status, "Basic" in board.headers["WWW-Authenticate"]), (headers, 401, True))
-        status, answer = board.request("/api/board", **authorization(READER))
-        equal([row["name"] for row in json.loads(answer)["queues"]["rows"]], ["public.mails"])
-        equal(json.loads(answer)["server"]["role"], READER)
+        reader = authorization(READER)
+        shown = json.loads(board.request("/api/board", **reader)[1])
+        equal(([row["name"] for row in shown["queues"]["rows"]], shown["server"]["role"]), (["public.mails"], READER))
         sql("SELECT xqueue.bury('mails', id) FROM xqueue.take(NULL::mails, count => 1)")
-        token = board.token(**authorization(READER))
-        status, answer = board.request("/api/retry-all?queue=public.mails", "POST", Origin=f"http://{board.host}",
-                                       X_Board_Token=token, **authorization(READER))
+        token = board.token(**reader)
+        status, answer = board.request(mails, "POST", Origin=f"http://{board.host}", X_Board_Token=token, **reader)
         equal((status, "permission denied" in answer), (409, True))
         equal(sql("SELECT buried FROM xqueue.queues WHERE queue = 'mails'::regclass"), "1")
         browser.call("Network.setExtraHTTPHeaders", headers=authorization(STRANGER))
-        page = Page(browser, board)
-        page.open()
-        assert "no queue here that this role may look at" in page.text("#queues .empty"), page.text("#queues")
-        equal([page.rows(section) for section in ("queues", "in_flight", "consumers", "producers")], [[], [], [], []])
-    finally:
-        browser.call("Network.setExtraHTTPHeaders", headers={})
-        board.close()
+        try:
+            page = Page(browser, board)
+            page.open()
+            assert "no queue here that this role may look at" in page.text("#queues .empty"), page.text("#queues")
+            equal([page.rows(section) for section in ("queues", "in_flight", "consumers", "producers")], [[], [], [], []])
+        finally:
+            browser.call("Network.setExtraHTTPHeaders", headers={})
 
 
 def trusting_server(_):
     """with --login a server that asks for no password lets no viewer in"""
-    board = Board("--login")
-    try:
+    with closing(Board("--login")) as board:
         status, answer = board.request("/api/board", **authorization(READER))
         equal((status, "asks no password" in answer), (403, True))
-    finally:
-        board.close()
 
 
 def nothing_to_show(browser):
     """a database without the extension, and a role that does not exist, are said in the page"""
     for environment, text in (({"PGDATABASE": "template1"}, "does not have the extension xqueue"),
                               ({"PGUSER": "no_such_role"}, 'role "no_such_role" does not exist')):
-        board = Board(**environment)
-        try:
+        with closing(Board(**environment)) as board:
             browser.open(board.url)
             page = Page(browser, board)
             page.until("document.getElementById('alert')?.hidden === false", "an alert")
             alert = page.text("#alert").lower()
             assert text.lower() in alert, alert
-        finally:
-            board.close()
 
 
 def restarted_server(page):
@@ -410,52 +391,37 @@ def restarted_server(page):
     page.until("document.querySelector('#tiles .taken dd').textContent === '0'", "no task is taken")
 
 
+def no_problems(browser):
+    """the browser had nothing to complain of, and asked no other host"""
+    equal(browser.problems, [])
+    equal([url for url in browser.requests if not url.startswith(("http://127.0.0.1:", "about:"))], [])
+
+
 LOOKING = (queues_with_numbers, plots_move, lists_of_sessions, names_are_text, many_queues, keyboard, fits, hidden_page,
-           read_only, owners_code, one_connection, key_stays_here,
-           silent_connections)
+           read_only, owners_code, one_connection, key_stays_here, silent_connections)
 WRITING = (retried_and_deleted, paused_and_resumed, taken_task_stays, foreign_requests)
 OTHERS = (logins, trusting_server, nothing_to_show, settings_of_looks)
 
 
+def run(tests, argument):
+    for test in tests:
+        tap.test(test, argument)
+
+
 def main():
-    number = failed = 0
-
-    def run(tests, argument):
-        nonlocal number, failed
-        for test in tests:
-            number += 1
-            try:
-                test(argument)
-                print(f"ok {number} - {test.__doc__}", flush=True)
-            except Exception:
-                failed += 1
-                print(f"not ok {number} - {test.__doc__}\n{traceback.format_exc()}", flush=True)
-
-    def no_problems(browser):
-        """the browser had nothing to complain of"""
-        equal(browser.problems, [])
-        foreign = [url for url in browser.requests if not url.startswith(("http://127.0.0.1:", "about:"))]
-        equal(foreign, [])
-
-    sessions, opened = [], []
-    try:
-        sessions = make()
-        opened.append(browser := Browser())
+    with ExitStack() as opened:
+        opened.callback(unmake)
+        for session in make():
+            opened.enter_context(closing(session))
+        browser = opened.enter_context(closing(Browser()))
         browser.size(1280)
-        opened.append(looking := Board())
-        run(LOOKING, Page(browser, looking))
-        opened.append(writing := Board("--write"))
-        run(WRITING, Page(browser, writing))
+        looking = Page(browser, opened.enter_context(closing(Board())))
+        run(LOOKING, looking)
+        run(WRITING, Page(browser, opened.enter_context(closing(Board("--write")))))
         run(OTHERS, browser)
-        run((restarted_server,), Page(browser, looking))
+        run((restarted_server,), looking)
         run((no_problems,), browser)
-    finally:
-        for each in [*reversed(opened), *sessions]:
-            each.close()
-        unmake()
-    print(f"1..{number}")
-    return 1 if failed else 0
+    tap.end()
 
 
-if __name__ == "__main__":
-    raise SystemExit(main())
+main()

@@ -5,8 +5,9 @@ import http.server
 import os
 import subprocess
 import threading
-import time
 import urllib.parse
+
+from tap import psql, until
 
 DATABASE = f"board_{os.getpid()}"
 READER, STRANGER, PASSWORD = f"reader_{os.getpid()}", f"stranger_{os.getpid()}", "se:cret ü"
@@ -85,36 +86,17 @@ CREATE VIEW xqueue.workers AS SELECT current_database() AS database, xqueue.pois
 """
 
 
-def until(condition, what, seconds=20):
-    """Polls until condition() is true."""
-    deadline = time.monotonic() + seconds
-    while not (result := condition()):
-        assert time.monotonic() < deadline, f"waited for {seconds} s in vain: {what}"
-        time.sleep(0.03)
-    return result
-
-
-def equal(actual, expected):
-    assert actual == expected, f"expected {expected!r}, got {actual!r}"
-
-
-def psql(statements, database):
-    return subprocess.run(
-        ["psql", "-XAtqF", "|", "-v", "ON_ERROR_STOP=1", "-d", database, "-f", "-"],
-        input=statements, capture_output=True, text=True)
-
-
 def sql(statements, database=DATABASE):
-    done = psql(statements, database)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return psql(statements, database)
 
 
 def failure(statements):
     """Runs statements that must fail, and returns psql's messages."""
-    done = psql(statements, DATABASE)
-    assert done.returncode, done.stdout
-    return done.stderr
+    try:
+        answer = sql(statements)
+    except AssertionError as error:
+        return str(error)
+    raise AssertionError(f"{statements} did not fail: {answer}")
 
 
 class Listener:

@@ -7,7 +7,8 @@ from alembic.config import Config
 from sqlalchemy import create_engine, text
 
 from alembic_app.models import Base
-from tap import equal, run
+from client import run
+from tap import equal
 
 URL = "postgresql+psycopg://"
 config = Config()

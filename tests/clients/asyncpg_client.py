@@ -6,7 +6,8 @@ import json
 
 import asyncpg
 
-from tap import POOLER, Work, equal, run
+from client import POOLER, Work, run
+from tap import equal
 
 TABLE = "asyncpg_jobs"
 

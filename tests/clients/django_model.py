@@ -6,7 +6,8 @@ import time
 import django
 from django.conf import settings
 
-from tap import POOLER, Work, equal, run
+from client import POOLER, Work, run
+from tap import equal
 
 server = {
     "ENGINE": "django.db.backends.postgresql",

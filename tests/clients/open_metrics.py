@@ -1,12 +1,14 @@
 """The metrics of xqueue, read by the parser of Prometheus's own client library."""
 
+import subprocess
 import uuid
 
 import psycopg
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from psycopg.rows import scalar_row
 
-from tap import equal, psql, run
+from client import run
+from tap import equal
 
 TABLE = f'open metrics "{uuid.uuid4().hex}"\\ é'
 QUOTED = '"' + TABLE.replace('"', '""') + '"'
@@ -41,7 +43,7 @@ def from_driver():
 
 def from_psql():
     """prometheus-client reads what psql -At prints"""
-    check(psql("SELECT xqueue.metrics()"))
+    check(subprocess.run(["psql", "-XAtc", "SELECT xqueue.metrics()"], capture_output=True, check=True).stdout.decode())
 
 
 with psycopg.connect("", autocommit=True, row_factory=scalar_row) as db:

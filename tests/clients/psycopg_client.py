@@ -12,7 +12,8 @@ from psycopg.rows import class_row, scalar_row
 from psycopg.types.json import Json, Jsonb
 from psycopg_pool import AsyncConnectionPool
 
-from tap import POOLER, Work, equal, run, until
+from client import POOLER, Work, run
+from tap import equal, until
 
 TABLE = "psycopg_jobs"
 

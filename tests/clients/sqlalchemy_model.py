@@ -10,7 +10,8 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import NullPool
 
-from tap import POOLER, Work, equal, run
+from client import POOLER, Work, run
+from tap import equal
 
 TABLE = "sqlalchemy_jobs"
 

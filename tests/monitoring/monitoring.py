@@ -9,32 +9,18 @@ from pathlib import Path
 import re
 import socket
 import subprocess
-import time
-import traceback
 from urllib.error import URLError
 from urllib.parse import quote, urlencode
 from urllib.request import urlopen
 import uuid
 
+import tap
+from tap import psql, until
+
 FOLDER, BOARDS = Path(os.environ["MONITORING"]), os.environ["BOARDS"]
 DATABASE = os.environ["PGDATABASE"]
 QUEUE, ROLE, PASSWORD = (f"monitoring_{uuid.uuid4().hex[:12]}" for _ in range(3))
 WINDOW = "15s"
-
-
-def psql(sql, *arguments):
-    run = subprocess.run(["psql", "-XAtqc", sql, "-v", "ON_ERROR_STOP=1", *arguments], capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    return run.stdout.strip()
-
-
-def until(condition, seconds=60):
-    """Polls until condition() is true, and returns its result."""
-    deadline = time.monotonic() + seconds
-    while not (result := condition()):
-        assert time.monotonic() < deadline, f"waited for {seconds} s in vain"
-        time.sleep(0.1)
-    return result
 
 
 def free_port():
@@ -121,9 +107,8 @@ def answers(exporter):
 
         until(lambda: value(f'xqueue_tasks{{{own},state="ready"}}') is not None)
         labels, _ = ask(f'xqueue_tasks{{{own},state="ready"}}')[0]
-        labels = {name: text for name, text in labels.items() if name not in ("instance", "job")}
         expected = {"__name__": "xqueue_tasks", "database": DATABASE, "schema": "public", "queue": QUEUE, "state": "ready"}
-        assert labels == expected, labels
+        tap.equal({name: text for name, text in labels.items() if name not in ("instance", "job")}, expected)
         # Work continues during the queries, because rates need counters that change.
 
         def busy(query):
@@ -206,22 +191,14 @@ def main():
              SELECT xqueue.upgrade('{QUEUE}');
              SELECT xqueue.put('{QUEUE}', '[{{}}, {{}}]');
              CREATE ROLE {ROLE} LOGIN PASSWORD '{PASSWORD}'; GRANT SELECT ON {QUEUE} TO {ROLE}""")
-    failed = False
-    tests = [promtool_checks, sql_exporter_answers, postgres_exporter_answers, boards, alert_is_raised]
     try:
-        for number, test in enumerate(tests, 1):
-            try:
-                test()
-                print(f"ok {number} {test.__doc__}", flush=True)
-            except Exception:
-                failed = True
-                print(f"not ok {number} {test.__doc__}\n" + traceback.format_exc(), flush=True)
+        for test in (promtool_checks, sql_exporter_answers, postgres_exporter_answers, boards, alert_is_raised):
+            if not tap.test(test):
                 for log in FOLDER.glob("*.log"):
                     print("\n".join(f"# {line}" for line in [log.name, *log.read_text().splitlines()[-15:]]), flush=True)
     finally:
         psql(f"DROP TABLE {QUEUE}; DROP ROLE {ROLE}")
-    print(f"1..{len(tests)}")
-    raise SystemExit(failed)
+    tap.end()
 
 
 main()

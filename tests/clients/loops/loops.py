@@ -10,25 +10,18 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
-import traceback
 
 import psycopg
+
+import tap
+from tap import until
 
 ROLE, PASSWORD = "loops_" + secrets.token_hex(8), secrets.token_hex(16)
 
 
-def poll(condition, what="it"):
-    """Polls until condition() is true."""
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, f"waited for 30 s in vain for {what}"
-        time.sleep(0.01)
-
-
-def until(db, condition):
+def until_true(db, condition):
     """Polls until a condition in SQL is true."""
-    poll(lambda: db.execute("SELECT " + condition).fetchone()[0], condition)
+    until(lambda: db.execute("SELECT " + condition).fetchone()[0], condition)
 
 
 def environment():
@@ -64,21 +57,21 @@ def is_held(db):
 
 
 def waits(db):
-    until(db, "coalesce((SELECT consumers = 1 FROM xqueue.queues WHERE queue = 'jobs'::regclass), false)")
+    until_true(db, "coalesce((SELECT consumers = 1 FROM xqueue.queues WHERE queue = 'jobs'::regclass), false)")
 
 
 def works(db, consumer):
     """a task is worked off and acked with its result"""
     put(db, "https://example.org/1")
-    until(db, "NOT EXISTS (SELECT FROM jobs)")
+    until_true(db, "NOT EXISTS (SELECT FROM jobs)")
     assert db.execute("SELECT length FROM pages").fetchall() == [(21,)]
 
 
 def fails(db, consumer):
     """a task that fails waits for its next attempt, with the error"""
     put(db, "nowhere", "https://example.org/2")
-    until(db, "EXISTS (SELECT FROM jobs WHERE status = 'W')")
-    until(db, "(SELECT count(*) = 1 FROM jobs)")
+    until_true(db, "EXISTS (SELECT FROM jobs WHERE status = 'W')")
+    until_true(db, "(SELECT count(*) = 1 FROM jobs)")
     row = db.execute("SELECT url, attempts, runat > now(), reason FROM jobs").fetchone()
     assert row[:3] == ("nowhere", 1, True) and "nowhere is no URL" in row[3], row
 
@@ -87,11 +80,11 @@ def loses(db, consumer):
     """a task that is taken away from it leaves no result, and it goes on"""
     waits(db)
     lost, = put_held(db, "https://example.org/lost")
-    poll(lambda: is_held(db))
+    until(lambda: is_held(db))
     db.execute("SELECT xqueue.delete('jobs', %s)", (lost,))
     put(db, "https://example.org/kept")
     let_go(db, lost)
-    until(db, "NOT EXISTS (SELECT FROM jobs)")
+    until_true(db, "NOT EXISTS (SELECT FROM jobs)")
     assert db.execute("SELECT count(*), min(job) > %s FROM pages", (lost,)).fetchone() == (1, True)
     assert consumer.poll() is None
 
@@ -102,7 +95,7 @@ def reconnects(db, consumer):
     lost = db.execute("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = %s", (ROLE,)).fetchone()
     assert lost == (1,)
     put(db, "https://example.org/3")
-    until(db, "NOT EXISTS (SELECT FROM jobs)")
+    until_true(db, "NOT EXISTS (SELECT FROM jobs)")
     assert consumer.poll() is None
 
 
@@ -110,13 +103,13 @@ def stops(db, consumer):
     """SIGTERM: the task at work is finished, the others are given back unused, and it ends"""
     waits(db)
     ids = put_held(db, *(f"https://example.org/{n}" for n in range(10)))
-    poll(lambda: is_held(db))
+    until(lambda: is_held(db))
     assert db.execute("SELECT count(*) FROM jobs WHERE status = 'T'").fetchone() == (10,)
     consumer.send_signal(signal.SIGTERM)
     # The consumer can notice the signal a task or two later. Each task is let go after the previous one is done.
     for job in ids:
         let_go(db, job)
-        poll(lambda: consumer.poll() is not None or is_done(db, job) and is_held(db))
+        until(lambda: consumer.poll() is not None or is_done(db, job) and is_held(db))
         if consumer.poll() is not None:
             break
     # A JVM that is ended by SIGTERM has the status 128 + 15, even if its hooks succeed.
@@ -151,28 +144,19 @@ def prepare(db):
 
 
 def main():
-    number = failed = 0
     with psycopg.connect(autocommit=True) as db:
         prepare(db)
         try:
             for language, command in (argument.split("=", 1) for argument in sys.argv[1:]):
                 consumer = subprocess.Popen(shlex.split(command), env=environment())
                 for test in (works, fails, loses, reconnects, stops):
-                    number += 1
-                    try:
-                        test(db, consumer)
-                        print(f"ok {number} - {language}: {test.__doc__}", flush=True)
-                    except Exception:
-                        failed += 1
-                        print(f"not ok {number} - {language}: {test.__doc__}", flush=True)
-                        print(traceback.format_exc(), file=sys.stderr)
+                    tap.test(test, db, consumer, prefix=f"{language}: ")
                     db.execute("SELECT pg_advisory_unlock_all(); DELETE FROM jobs; DELETE FROM pages")
                 consumer.kill()
                 consumer.wait()
         finally:
             db.execute(f"DROP SCHEMA {ROLE} CASCADE; DROP OWNED BY {ROLE}; DROP ROLE {ROLE}")
-    print(f"1..{number}")
-    sys.exit(failed > 0)
+    tap.end()
 
 
 main()

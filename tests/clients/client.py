@@ -1,16 +1,13 @@
-"""Helpers shared by the Python programs: unnumbered TAP lines, polling, a consumer's work, PgBouncer's address."""
+"""Helpers shared by the Python programs: unnumbered TAP lines, a consumer's work, PgBouncer's address."""
 
 import os
 import subprocess
-import time
 import traceback
+
+from tap import equal, psql
 
 # PgBouncer in transaction mode, in front of the server.
 POOLER = {"host": os.environ["POOLER_HOST"], "port": int(os.environ["POOLER_PORT"])}
-
-
-def psql(sql):
-    return subprocess.run(["psql", "-XAtqc", sql], capture_output=True, encoding="utf-8", check=True).stdout
 
 
 def run(*tests, table=None):
@@ -25,19 +22,6 @@ def run(*tests, table=None):
             print(traceback.format_exc(), flush=True)
             if table:
                 psql(f"DELETE FROM {table}")
-
-
-def equal(actual, expected):
-    assert actual == expected, f"expected {expected!r}, got {actual!r}"
-
-
-def until(condition, seconds=20):
-    """Polls until condition() is true."""
-    deadline = time.monotonic() + seconds
-    while not (result := condition()):
-        assert time.monotonic() < deadline, f"waited for {seconds} s in vain"
-        time.sleep(0.01)
-    return result
 
 
 class Work:
