@@ -59,7 +59,7 @@ fn target_in_book(target: &str, page: &Path) -> Option<String> {
 }
 
 /// Resolves the `..` of a path.
-fn resolved(path: &Path) -> PathBuf {
+pub fn resolved(path: &Path) -> PathBuf {
     let mut result = PathBuf::new();
     for part in path.components() {
         match part {
