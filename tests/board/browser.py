@@ -4,10 +4,11 @@ import base64
 import json
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import websocket
+
+from tap import until
 
 
 class Browser:
@@ -28,11 +29,7 @@ class Browser:
 
     def connect(self):
         port_file = Path(self.folder.name, "DevToolsActivePort")
-        deadline = time.monotonic() + 30
-        while not port_file.exists() or port_file.read_text().count("\n") < 1:
-            assert self.process.poll() is None, "chromium ended"
-            assert time.monotonic() < deadline, "chromium does not start"
-            time.sleep(0.02)
+        until(lambda: port_file.exists() and port_file.read_text().count("\n") > 0, "chromium starts")
         port, path = port_file.read_text().split("\n")[:2]
         self.socket = websocket.create_connection(f"ws://127.0.0.1:{port}{path}", timeout=30)
         self.last_id, self.session = 0, None

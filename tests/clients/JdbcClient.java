@@ -24,11 +24,8 @@ class JdbcClient {
 
     static final Reader<Long> ID = row -> row.getLong(1);
     static final Reader<String> TEXT = row -> row.getString(1);
-    Connection db = connect("");
-
-    JdbcClient() throws SQLException {}
-
     static final Map<String, String> env = System.getenv();
+    static Connection db;
 
     static Connection connect(String options) throws SQLException {
         return DriverManager.getConnection(env.get("JDBC_URL") + options, env.get("JDBC_USER"), env.get("JDBC_PASSWORD"));
@@ -56,11 +53,11 @@ class JdbcClient {
     }
 
     /** The ids of new tasks. */
-    List<Long> put(String json) throws SQLException {
+    static List<Long> put(String json) throws SQLException {
         return query(db, ID, "SELECT id FROM xqueue.put(NULL::jobs, ?::jsonb) ORDER BY id", json);
     }
 
-    List<Long> put(List<String> urls) throws SQLException {
+    static List<Long> put(List<String> urls) throws SQLException {
         return put(urls.stream().map("{\"url\": \"%s\"}"::formatted).toList().toString());
     }
 
@@ -68,7 +65,7 @@ class JdbcClient {
         return query(db, Job::new, "SELECT * FROM xqueue.take(NULL::jobs, ?::interval, ?)", "5s", count);
     }
 
-    List<Long> ack(Object id) throws SQLException {
+    static List<Long> ack(Object id) throws SQLException {
         return query(db, ID, "SELECT id FROM xqueue.ack(NULL::jobs, ?) ORDER BY id", id);
     }
 
@@ -91,14 +88,14 @@ class JdbcClient {
         throw new AssertionError("it did not fail with " + state);
     }
 
-    void objects() throws SQLException {
+    static void objects() throws SQLException {
         long id = put("{\"url\": \"a\", \"options\": {\"depth\": [1, 2]}}").get(0);
         var owner = query(db, row -> row.getObject(1, UUID.class), "SELECT xqueue.identify()").get(0);
         equal(take(db, 1), List.of(new Job(id, "a", "{\"depth\": [1, 2]}", "T", owner)));
         equal(ack(id), List.of(id));
     }
 
-    void batches() throws SQLException {
+    static void batches() throws SQLException {
         try (var insert = db.prepareStatement("INSERT INTO jobs (url) VALUES (?)")) {
             for (var url : List.of("a", "b", "c")) {
                 insert.setString(1, url);
@@ -118,7 +115,7 @@ class JdbcClient {
     }
 
     /** JDBC sends a String as varchar, which needs casts, unless the URL says stringtype=unspecified. Repetitions prepare it. */
-    void types() throws SQLException {
+    static void types() throws SQLException {
         try (var untyped = connect("&stringtype=unspecified")) {
             for (int n = 0; n < 8; n++) {
                 for (var other : List.of(db, untyped)) {
@@ -134,7 +131,7 @@ class JdbcClient {
     }
 
     /** The statuses of the tasks after a change that is committed or rolled back. */
-    List<String> statuses(Test change, boolean commit) throws Exception {
+    static List<String> statuses(Test change, boolean commit) throws Exception {
         db.setAutoCommit(false);
         change.run();
         if (!commit) {
@@ -144,7 +141,7 @@ class JdbcClient {
         return query(db, TEXT, "SELECT status FROM jobs");
     }
 
-    void transaction() throws Exception {
+    static void transaction() throws Exception {
         Test put = () -> put(List.of("a"));
         equal(statuses(put, false), List.of());
         equal(statuses(put, true), List.of("R"));
@@ -153,7 +150,7 @@ class JdbcClient {
         equal(statuses(() -> ack(id), true), List.of());
     }
 
-    void errors() throws Exception {
+    static void errors() throws Exception {
         long id = put(List.of("a")).get(0);
         fails("P0002", () -> ack(id + 1000));
         fails("55000", () -> ack(id));
@@ -163,7 +160,7 @@ class JdbcClient {
         ack(id);
     }
 
-    void waiting() throws Exception {
+    static void waiting() throws Exception {
         try (var statement = db.createStatement()) {
             var blocked = new FutureTask<>(() -> statement.execute("SELECT xqueue.take('jobs', '1 min')"));
             new Thread(blocked).start();
@@ -181,7 +178,7 @@ class JdbcClient {
         }
     }
 
-    void next() throws SQLException {
+    static void next() throws SQLException {
         var ids = put(List.of("a", "b"));
         var task = query(db, TEXT, "CALL xqueue.next('jobs', '5s')").get(0);
         task = query(db, TEXT, "CALL xqueue.next('jobs', '5s', task => ?::jsonb)", task).get(0);
@@ -241,7 +238,7 @@ class JdbcClient {
         }
     }
 
-    void loop() throws Exception {
+    static void loop() throws Exception {
         var work = new Work();
         work.attempt("begin");
         consume(work);
@@ -251,7 +248,7 @@ class JdbcClient {
         }
     }
 
-    void pgBouncer() throws SQLException {
+    static void pgBouncer() throws SQLException {
         var ids = put(List.of("a", "b", "c", "d", "e", "f"));
         try (var pooled = throughPgBouncer()) {
             pooled.setAutoCommit(false);
@@ -271,7 +268,7 @@ class JdbcClient {
         }
     }
 
-    void run(String name, Test test) throws SQLException {
+    static void run(String name, Test test) throws SQLException {
         try {
             test.run();
             equal(query(db, ID, "SELECT count(*) FROM jobs"), List.of(0L));
@@ -289,21 +286,21 @@ class JdbcClient {
 
     /** The role owns the table `jobs` in its schema, and `run` drops both. */
     public static void main(String[] arguments) throws SQLException {
-        var client = new JdbcClient();
-        try (var statement = client.db.createStatement()) {
+        db = connect("");
+        try (var statement = db.createStatement()) {
             statement.execute("CREATE TABLE jobs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, url text, options jsonb)");
             statement.execute("SELECT xqueue.upgrade('jobs', '{\"features\": {\"retry\": true}}')");
         }
-        client.run("put takes JSON, take gives records, ack takes an id", client::objects);
-        client.run("a batch is inserted or put as a list, and acked as an array", client::batches);
-        client.run("strings with casts, and without when they have no type", client::types);
-        client.run("put and ack belong to the transaction", client::transaction);
-        client.run("an error has SQLSTATE and hint", client::errors);
-        client.run("a waiting take is ended by cancel()", client::waiting);
-        client.run("CALL next acks and takes", client::next);
-        client.run("a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun",
-                client::loop);
-        client.run("through PgBouncer, take and ack in one transaction, and in two transactions of an identified session",
-                client::pgBouncer);
+        run("put takes JSON, take gives records, ack takes an id", JdbcClient::objects);
+        run("a batch is inserted or put as a list, and acked as an array", JdbcClient::batches);
+        run("strings with casts, and without when they have no type", JdbcClient::types);
+        run("put and ack belong to the transaction", JdbcClient::transaction);
+        run("an error has SQLSTATE and hint", JdbcClient::errors);
+        run("a waiting take is ended by cancel()", JdbcClient::waiting);
+        run("CALL next acks and takes", JdbcClient::next);
+        run("a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun",
+                JdbcClient::loop);
+        run("through PgBouncer, take and ack in one transaction, and in two transactions of an identified session",
+                JdbcClient::pgBouncer);
     }
 }

@@ -99,20 +99,20 @@ def work():
 
 
 def answers(exporter):
-    """Asserts that Prometheus has PostgreSQL's values through this exporter, and answers queries for rates and quantiles."""
+    """Prometheus has PostgreSQL's values, and answers queries for rates and quantiles"""
     port, own = free_port(), f'queue="{QUEUE}"'
     with exporter(port), prometheus(port) as ask:
         def value(query):
             return next((value for _, value in ask(query)), None)
 
-        until(lambda: value(f'xqueue_tasks{{{own},state="ready"}}') is not None)
-        labels, _ = ask(f'xqueue_tasks{{{own},state="ready"}}')[0]
+        tasks = f'xqueue_tasks{{{own},state="ready"}}'
+        until(lambda: value(tasks) is not None)
+        labels, _ = ask(tasks)[0]
         expected = {"__name__": "xqueue_tasks", "database": DATABASE, "schema": "public", "queue": QUEUE, "state": "ready"}
         tap.equal({name: text for name, text in labels.items() if name not in ("instance", "job")}, expected)
-        # Work continues during the queries, because rates need counters that change.
 
         def busy(query):
-            work()
+            work()  # Rates need counters that change.
             answer = value(query)
             return answer if answer and not isnan(answer) else None
 
@@ -120,23 +120,11 @@ def answers(exporter):
         quantile = until(lambda: busy(
             f"histogram_quantile(0.95, sum by (queue, le) (rate(xqueue_wait_seconds_bucket{{{own}}}[{WINDOW}])))"))
         until(lambda: (value(f"xqueue_oldest_ready_seconds{{{own}}}") or 0) > 0)
-        for query in (f'xqueue_tasks{{{own},state="ready"}}', f'xqueue_worker_up{{database="{DATABASE}"}}'):
-            name = query.split("{")[0]
-            sql = f"SELECT value FROM xqueue.metric WHERE name = '{name}' AND coalesce(labels->>'queue', '{QUEUE}') = '{QUEUE}'"
-            sql += " AND coalesce(labels->>'state', 'ready') = 'ready'"
-            until(lambda: value(query) == float(psql(sql)))
+        labels = f"coalesce(labels->>'queue', '{QUEUE}') = '{QUEUE}' AND coalesce(labels->>'state', 'ready') = 'ready'"
+        for name, query in (("xqueue_tasks", tasks), ("xqueue_worker_up", f'xqueue_worker_up{{database="{DATABASE}"}}')):
+            until(lambda: value(query) == float(psql(f"SELECT value FROM xqueue.metric WHERE name = '{name}' AND {labels}")))
             print(f"# {query} = {value(query)}")
         print(f"# tasks acked per second: {per_second:.2f}; 95 of 100 had waited for no more than {quantile:.4f} s")
-
-
-def sql_exporter_answers():
-    """prometheus-sql-exporter: Prometheus answers"""
-    answers(sql_exporter)
-
-
-def postgres_exporter_answers():
-    """prometheus-postgres-exporter: Prometheus answers"""
-    answers(postgres_exporter)
 
 
 def alert_is_raised():
@@ -192,8 +180,9 @@ def main():
              SELECT xqueue.put('{QUEUE}', '[{{}}, {{}}]');
              CREATE ROLE {ROLE} LOGIN PASSWORD '{PASSWORD}'; GRANT SELECT ON {QUEUE} TO {ROLE}""")
     try:
-        for test in (promtool_checks, sql_exporter_answers, postgres_exporter_answers, boards, alert_is_raised):
-            if not tap.test(test):
+        for test, *exporters in ([promtool_checks], [answers, sql_exporter], [answers, postgres_exporter], [boards],
+                                 [alert_is_raised]):
+            if not tap.test(test, *exporters, prefix="".join(f"{exporter.__name__}: " for exporter in exporters)):
                 for log in FOLDER.glob("*.log"):
                     print("\n".join(f"# {line}" for line in [log.name, *log.read_text().splitlines()[-15:]]), flush=True)
     finally:
