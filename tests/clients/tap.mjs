@@ -17,7 +17,7 @@ export const pooler = { host: POOLER_HOST, port: Number(POOLER_PORT) };
 /** Loads a library from the folder in which `run` has installed it. */
 export const load = (name) => import(pathToFileURL(libraries.resolve(name)));
 
-/** Runs each test by its name. A test must leave the table, if any, empty. After a failed test, cleanUp prepares for the next. */
+/** Runs each test by its name. A test must leave the table, if any, empty. cleanUp prepares for the test after a failed one. */
 export async function run(tests, table, cleanUp = () => {}) {
     const psql = async (sql) => table && (await execute("psql", ["-XAtqc", `${sql} ${table}`])).stdout;
     for (const [name, test] of Object.entries(tests)) {

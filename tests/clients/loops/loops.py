@@ -1,6 +1,6 @@
 """The consumers of this folder, each as a process: work, failure, a lost connection, SIGTERM.
 
-Arguments: what starts the consumer of each language, NAME=COMMAND. A role of its own owns the queue, whose schema is its
+Arguments: what starts the consumer of each language, NAME=COMMAND. A role of its own owns the queue, whose schema is the
 search_path. Prints TAP.
 """
 
