@@ -55,7 +55,7 @@ fn create(c: &mut Client) -> String {
 fn a_backend_that_uses_queues_which_it_or_others_drop() {
     let (mut c, mut other) = (connect(), connect());
     let mut use_and_drop = |c: &mut Client, round: usize| {
-        let name = create(if round % 2 == 0 { &mut *c } else { &mut other });
+        let name = create(if round.is_multiple_of(2) { &mut *c } else { &mut other });
         use_queue(c, &name);
         match round % 4 {
             0 => c.run(&format!("SELECT xqueue.drop('{name}')")),
