@@ -47,7 +47,7 @@ pub use command::server_command;
 pub use database::Database;
 pub use errors::{code, db_error, expect_error, try_sql};
 pub use heard::Heard;
-pub use memory::{lift_memory_limit, limit_memory};
+pub use memory::{lift_memory_limit, limit_memory, private_memory};
 pub use producer::empty_tasks;
 pub use queue::{COLUMNS, LETTERS, Queue};
 pub use random::{chosen_seed, seed};

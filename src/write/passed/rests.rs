@@ -11,6 +11,9 @@ const PAUSES: (i64, i64) = (100_000, 60_000_000);
 /// Maximum number of resting tasks of a session. Each take tries the other refusing tasks, up to a limit.
 const RESTS_LIMIT: usize = 1000;
 
+/// Maximum number of characters that are kept of an error message, which can quote a whole task.
+const MESSAGE_LIMIT: usize = 1000;
+
 /// A task that rests.
 struct Rest {
     slot: SlotId,
@@ -57,7 +60,8 @@ pub(super) fn rest(slot: SlotId, key: u64, failure: &Failure) {
                 None => return,
             }
         }
-        let (until, failure) = (now.saturating_add(pause), failure.clone());
+        let message = failure.message.chars().take(MESSAGE_LIMIT).collect();
+        let (until, failure) = (now.saturating_add(pause), Failure { code: failure.code, message });
         rests.insert(0, Rest { slot, key, pause, until, failure });
     });
 }

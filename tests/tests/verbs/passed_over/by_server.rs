@@ -1,7 +1,7 @@
 //! Refusals by the server itself: indexes, generated columns, triggers with built-in functions, foreign keys.
 
 use super::{REFUSALS, SHAPES, fill, queue, take_all_but_bad, taken};
-use xqueue_tests::{Heard, Queue, json, wait_until};
+use xqueue_tests::{Heard, Queue, json, pid, private_memory, wait_until};
 
 /// A take needs a subtransaction only for a task that enters an index which can refuse it.
 #[test]
@@ -146,6 +146,25 @@ fn checks_that_refuse_every_task_need_no_more_memory() {
         let after = memory_after(5);
         assert!(after < before + 100_000, "{check}: {before} bytes, then {after}");
     }
+}
+
+/// The error of each task quotes its text, which is kept only in part.
+#[test]
+fn long_errors_are_not_kept() {
+    let mut q = queue(SHAPES[0], "");
+    q.sql("CREATE INDEX ON {q} ((payload::int)) WHERE status = 'T'; CREATE SEQUENCE {q}_id OWNED BY {q}.id");
+    let pid = pid(&mut q.admin);
+    let mut memory_after_another_take = || {
+        q.sql(
+            "DELETE FROM {q};
+             INSERT INTO {q} (id, payload) SELECT nextval('{q}_id'), repeat('x', 1000000) FROM generate_series(1, 50)",
+        );
+        q.fails("SELECT xqueue.take('{q}')", "22P02", "");
+        private_memory(pid)
+    };
+    let before = (0..2).fold(0, |_, _| memory_after_another_take());
+    let after = (0..3).fold(0, |_, _| memory_after_another_take());
+    assert!(after < before + (50 << 20), "{before} bytes, then {after}");
 }
 
 /// A take that has passed over its maximum of tasks leaves the sub-queues that it has not tried to later takes.
