@@ -1,6 +1,6 @@
 //! Tasks in the form that callers get: rows, or jsonb, which cannot hold every value that a row can.
 
-use crate::error::OrRaise;
+use crate::error::{Error, OrRaise};
 use crate::queue::Queue;
 use crate::server::function::Output;
 use crate::server::json_cast::{self, Calls};
@@ -8,7 +8,8 @@ use crate::server::relation::ColumnType;
 use crate::server::spi::Rows;
 use crate::server::value::Value;
 use crate::server::xact::{self, Failure};
-use crate::server::{jsonb, operators, record, types};
+use crate::server::{callbacks, injection, jsonb, operators, record, types};
+use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use xqueue_core::form::Form;
 
@@ -33,8 +34,7 @@ impl Queue {
 
     /// Returns a task as jsonb, or the reason why jsonb cannot hold it.
     pub fn converted<'to>(&self, task: Value) -> Result<Value<'to>, Failure> {
-        let calls = self.shows.calls();
-        self.attempt(calls, || self.convert(task, calls))
+        self.attempt(|| self.shows.calls(), |calls| self.convert(task, calls))
     }
 
     /// Returns a task as jsonb. A column whose conversion would call another role's code is shown as text.
@@ -59,24 +59,40 @@ impl Queue {
         }
     }
 
-    /// Returns the result of a conversion, or the reason why jsonb cannot hold it.
+    /// Returns the result of a conversion, or the reason why jsonb cannot hold it. `calls`: the code that it calls.
     ///
-    /// Conversions of the server's types only read. A user's cast can run any code.
+    /// Conversions of the server's types only read. A user's cast can run any code, also one that is created while the
+    /// conversion runs: its error is raised, because nothing else would undo what it has done.
     fn attempt<'to>(
         &self,
-        calls: Calls,
-        convert: impl FnOnce() -> Value<'to>,
+        calls: impl FnOnce() -> Calls,
+        convert: impl FnOnce(Calls) -> Value<'to>,
     ) -> Result<Value<'to>, Failure> {
-        match calls == Calls::Nothing && self.shows.has_plain_types {
-            true => xact::unless_of_task_holding(convert),
-            false => xact::in_subtransaction_unless_of_task(|| Ok(convert())),
+        let before = callbacks::changed_casts();
+        let calls = calls();
+        if calls != Calls::Nothing || !self.shows.has_plain_types {
+            return xact::in_subtransaction_unless_of_task(|| Ok(convert(calls)));
         }
+        injection::point(c"xqueue-task-is-to-be-shown");
+        let converted = xact::unless_of_task_holding(|| convert(calls));
+        if let Err(failure) = &converted
+            && callbacks::changed_casts() != before
+        {
+            let code = PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+            let message =
+                format!("a cast changed while a task of queue \"{}\" was read", self.name);
+            Error::new(code, message)
+                .detail(failure.message.clone())
+                .hint("Repeat the call.")
+                .raise()
+        }
+        converted
     }
 
     fn shown_in_part<'to>(&self, task: Value) -> Value<'to> {
         let show = |column: &ColumnType, value: Value| {
-            let calls = self.shows.calls_of(column);
-            self.attempt(calls, || convert_column(value, calls)).ok()
+            let calls = || self.shows.calls_of(column);
+            self.attempt(calls, |calls| convert_column(value, calls)).ok()
         };
         // All values together can exceed the maximum length, too.
         let whole = xact::unless_of_task(|| self.object(task, show));

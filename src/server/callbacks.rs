@@ -105,11 +105,19 @@ pub fn watch_definitions() {
         pg_sys::CacheRegisterSyscacheCallback(types, Some(type_changed), Datum::from(0));
         let functions = pg_sys::SysCacheIdentifier::PROCOID as i32;
         pg_sys::CacheRegisterSyscacheCallback(functions, Some(function_changed), Datum::from(0));
+        let casts = pg_sys::SysCacheIdentifier::CASTSOURCETARGET as i32;
+        pg_sys::CacheRegisterSyscacheCallback(casts, Some(cast_changed), Datum::from(0));
     }
 }
 
 thread_local! {
     static CHANGED_FUNCTIONS: Cell<u64> = const { Cell::new(0) };
+    static CHANGED_CASTS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Returns how often a cast was created or dropped since definitions are watched.
+pub fn changed_casts() -> u64 {
+    CHANGED_CASTS.get()
 }
 
 /// Returns how often a function was replaced, or the privilege to call one changed, since definitions are watched.
@@ -212,6 +220,11 @@ unsafe extern "C-unwind" fn type_changed(_argument: Datum, _cache: i32, hash: u3
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn function_changed(_argument: Datum, _cache: i32, _hash: u32) {
     CHANGED_FUNCTIONS.set(CHANGED_FUNCTIONS.get() + 1);
+}
+
+#[pgrx::pg_guard]
+unsafe extern "C-unwind" fn cast_changed(_argument: Datum, _cache: i32, _hash: u32) {
+    CHANGED_CASTS.set(CHANGED_CASTS.get() + 1);
 }
 
 unsafe extern "C-unwind" fn object_access(
