@@ -15,13 +15,13 @@ fn is_exact(q: &mut Queue) -> bool {
     q.stats()["exact"] == json!(true)
 }
 
-/// Asserts that one problem that `check` reports contains these words. Returns its hint.
+/// Asserts that `check` reports a problem with these words. Returns its hint.
 #[track_caller]
 fn assert_problem(q: &mut Queue, words: &str) -> String {
     let report = q.ask_one("SELECT xqueue.check('{q}')");
     let problems = report["problems"].as_array().expect("a list");
-    let is_it = |problem: &&Value| problem.as_str().is_some_and(|text| text.contains(words));
-    assert_eq!(problems.iter().filter(is_it).count(), 1, "{words}: {report}");
+    let is_it = |problem: &Value| problem.as_str().is_some_and(|text| text.contains(words));
+    assert!(problems.iter().any(is_it), "{words}: {report}");
     report["hint"].as_str().unwrap_or_default().to_owned()
 }
 
