@@ -108,7 +108,7 @@ fn times_that_a_feature_makes_count() {
     let columns = "id bigint PRIMARY KEY, dies timestamptz";
     let mut q = Queue::with("delay", columns, &json!({"features": {"delayed": true}}));
     q.sql(
-        "INSERT INTO {q} (id, dies) VALUES (1, now() + '50 ms'), (2, NULL); \
+        "INSERT INTO {q} (id, dies) VALUES (1, now() + '1 s'), (2, NULL); \
            SELECT xqueue.put('{q}', '{\"id\": 3}', delay => '10 ms')",
     );
     q.wait_for("ready", 3);
