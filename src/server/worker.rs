@@ -14,7 +14,8 @@ use std::time::Duration;
 
 const LIBRARY: &str = "xqueue";
 /// Settings that a database or a role can set for its sessions, and that must not apply to a worker.
-const SETTINGS: [(&CStr, &CStr); 8] = [
+const SETTINGS: [(&CStr, &CStr); 9] = [
+    (c"role", c"none"),
     (c"search_path", c"pg_catalog, pg_temp"),
     (c"default_transaction_read_only", c"off"),
     (c"default_transaction_isolation", c"read committed"),
