@@ -7,7 +7,6 @@
 //!    limit.
 //! 3. Progress resets the pause. An altered table ends all pauses of its queue.
 
-use crate::parts::leases::sessions;
 use crate::parts::schedule::{NEVER, WorkKind};
 use crate::parts::slot::{self, QueueGuard};
 use crate::server::time;
@@ -215,8 +214,5 @@ fn pauses_after(failure: &Failure) -> Limits {
 
 /// Returns whether a queue can have taken tasks.
 pub fn may_have_taken(slot: SlotId) -> bool {
-    // A take becomes visible before it is counted, because counting needs the slot's lock. If the task is given back in
-    // between, the counters are too low for a moment.
-    slot::lock(slot).is_some_and(|slot| slot.counters.may_have(Status::Taken))
-        || sessions::committing(|_| true).next().is_some()
+    slot::lock(slot).is_some_and(|slot| work::may_have(&slot, Status::Taken))
 }
