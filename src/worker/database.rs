@@ -134,7 +134,12 @@ impl Worker {
         let listed = xact::try_in_transaction(|| match catalog::is_installed() {
             true if !queue::try_lock() => JobOutcome::Busy,
             true => JobOutcome::Done(definitions::list_queues()),
-            false => JobOutcome::Unfit(Unfit::Gone),
+            false => {
+                // The commit of a prepared DROP EXTENSION has not removed them.
+                definitions::remove_slots_except(&HashMap::new());
+                departed::forget(process::database().into());
+                JobOutcome::Unfit(Unfit::Gone)
+            }
         });
         match listed {
             Ok(JobOutcome::Done(listed)) => {

@@ -340,14 +340,19 @@ pub fn list_queues() -> HashMap<Oid, bool> {
         );
         let table = |row| Some((rows.value(row, 1)?.to_oid(), rows.value(row, 2)?.to_bool()));
         let listed: HashMap<Oid, bool> = (0..rows.len()).filter_map(table).collect();
-        for (slot, table) in slot::all(Some(process::database().into())) {
-            let table = Oid::from(table);
-            if !listed.contains_key(&table) && is_no_queue(table) {
-                slot::remove(slot);
-            }
-        }
+        remove_slots_except(&listed);
         listed
     })
+}
+
+/// Removes the slots of this database's tables that are no longer queues. `listed`: the tables of queues.
+pub fn remove_slots_except(listed: &HashMap<Oid, bool>) {
+    for (slot, table) in slot::all(Some(process::database().into())) {
+        let table = Oid::from(table);
+        if !listed.contains_key(&table) && is_no_queue(table) {
+            slot::remove(slot);
+        }
+    }
 }
 
 /// Returns whether a table is no queue and is not about to become one. A transaction that makes it a queue, even a
