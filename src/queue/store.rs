@@ -88,6 +88,12 @@ pub fn write(table: Oid, definition: &Definition) -> Result<()> {
         // The registry's trigger treats each inserted row like a restored one.
         write(update) || write(insert) && write(update)
     })?;
+    require_written(table, is_written)
+}
+
+/// Refuses a change that has not found the entry of a queue. Statements do not see an entry that is newer than the
+/// transaction's snapshot, but `read` does.
+fn require_written(table: Oid, is_written: bool) -> Result<()> {
     if is_written {
         return Ok(());
     }
@@ -98,19 +104,20 @@ pub fn write(table: Oid, definition: &Definition) -> Result<()> {
     .hint("Repeat the transaction."))
 }
 
+/// Changes the entry of a queue, which the caller has read.
+fn change(table: Oid, sql: &str, more: Option<(Oid, Option<Value>)>) -> Result<()> {
+    let arguments: Vec<_> =
+        [(types::OID, Some(Value::oid(table)))].into_iter().chain(more).collect();
+    let sql = format!("{sql} WHERE relation::pg_catalog.oid OPERATOR(pg_catalog.=) $1 RETURNING 1");
+    let is_written = as_owner(|spi| !spi.run_with(&sql, &arguments).is_empty())?;
+    require_written(table, is_written)
+}
+
 /// Replaces a definition by one that describes the table in the same way.
 pub fn redefine(table: Oid, definition: &Definition) -> Result<()> {
-    let value = json(definition)?;
-    as_owner(|spi| {
-        spi.run_with(
-            "UPDATE xqueue.queue SET definition = $2 \
-             WHERE relation::pg_catalog.oid OPERATOR(pg_catalog.=) $1",
-            &[
-                (types::OID, Some(Value::oid(table))),
-                (types::JSONB, Some(jsonb::from_value(&value))),
-            ],
-        );
-    })
+    let value = jsonb::from_value(&json(definition)?);
+    let sql = "UPDATE xqueue.queue SET definition = $2";
+    change(table, sql, Some((types::JSONB, Some(value))))
 }
 
 /// Returns the tables of queues whose column for the status or the tube is of a type, or of a domain over it, in one
@@ -168,33 +175,17 @@ pub fn count_of(owner: Oid) -> usize {
 
 /// Pauses a queue for `length`, or until it is resumed if `length` is None.
 pub fn pause(table: Oid, length: Option<Value>) -> Result<()> {
-    as_owner(|spi| {
-        spi.run_with(
-            "UPDATE xqueue.queue SET paused_until = coalesce(pg_catalog.clock_timestamp() \
-             OPERATOR(pg_catalog.+) $2, 'infinity') \
-             WHERE relation::pg_catalog.oid OPERATOR(pg_catalog.=) $1",
-            &[(types::OID, Some(Value::oid(table))), (types::INTERVAL, length)],
-        );
-    })
+    let sql = "UPDATE xqueue.queue SET paused_until = coalesce(pg_catalog.clock_timestamp() \
+               OPERATOR(pg_catalog.+) $2, 'infinity')";
+    change(table, sql, Some((types::INTERVAL, length)))
 }
 
 pub fn resume(table: Oid) -> Result<()> {
-    as_owner(|spi| {
-        spi.run_with(
-            "UPDATE xqueue.queue SET paused_until = NULL \
-             WHERE relation::pg_catalog.oid OPERATOR(pg_catalog.=) $1",
-            &[(types::OID, Some(Value::oid(table)))],
-        );
-    })
+    change(table, "UPDATE xqueue.queue SET paused_until = NULL", None)
 }
 
 pub fn delete(table: Oid) -> Result<()> {
-    as_owner(|spi| {
-        spi.run_with(
-            "DELETE FROM xqueue.queue WHERE relation::pg_catalog.oid OPERATOR(pg_catalog.=) $1",
-            &[(types::OID, Some(Value::oid(table)))],
-        );
-    })
+    change(table, "DELETE FROM xqueue.queue", None)
 }
 
 /// Returns whether a table is in the schema of the extension, which is for the extension's own tables.
