@@ -7,7 +7,7 @@ use crate::queue::fitness::Fitness;
 use crate::server::relation::ColumnType;
 use crate::server::user::Pinned;
 use crate::server::value::Value;
-use crate::server::{context, operators, types};
+use crate::server::{operators, types, xact};
 use std::collections::BTreeMap;
 use xqueue_core::field::Field;
 
@@ -34,13 +34,18 @@ impl Fitness<'_> {
         };
         let read = |label: &String| match is_gone(label) {
             true => Ok(None),
-            false => operators::parse_value(label, column.base).map(Some),
-        };
-        let hint = || {
-            "It is a label in tube_stats, which have to be values of the tube column.".to_string()
+            // A queue whose column has got another type is refused, like others that cannot be described.
+            false => xact::unless_of_task(|| operators::parse_value(label, column.base))
+                .map_err(|failure| {
+                    let hint =
+                        "It is a label in tube_stats, which have to be values of the tube column.";
+                    Error::new(failure.code, failure.message).hint(hint)
+                })
+                .flatten()
+                .map(Some),
         };
         let _formats = Pinned::formats();
-        context::hinted(hint, || labels.iter().map(read).collect())
+        labels.iter().map(read).collect()
     }
 
     /// Refuses labels that stand for the same value, and labels whose value changes each day.
