@@ -5,7 +5,6 @@
 //! seed alone. After each step the test waits for the worker.
 
 mod chance;
-mod crowd;
 mod features;
 mod machine;
 mod model;
@@ -33,11 +32,4 @@ fn a_queue_is_what_the_model_says() {
         }
         machine.finish();
     }
-}
-
-/// Producers, consumers and an administrator run concurrently in threads. Each task is acked exactly once, no matter
-/// how often it was released, lost, snatched or late, and no task is left.
-#[test]
-fn a_crowd_processes_every_task_once() {
-    crowd::run(seed());
 }
