@@ -1,12 +1,9 @@
 //! Chooses a session's next operation at random, so that most operations make sense.
 
-use std::collections::BTreeMap;
-
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 
-use super::features::Features;
 use super::model::*;
 use super::operation::{ByHand, Conflict, Given, Operation, Verb};
 
@@ -93,8 +90,6 @@ impl Chooser<'_> {
             78..82 => self.step(Verb::Restart),
             82..84 => self.step(Verb::Delete),
             84..86 => Operation::Remove(self.key(|_| true)),
-            86 if self.is_alone() => Operation::Truncate,
-            87..90 if self.is_alone() => self.upgrade(),
             _ => self.update(),
         }
     }
@@ -102,24 +97,6 @@ impl Chooser<'_> {
     fn has_nothing(&self) -> bool {
         let view = self.model.view(self.connection);
         !view.values().any(|task| task.status == 'T' && task.owner == Some(self.me))
-    }
-
-    /// Returns whether the table is not locked.
-    fn is_alone(&self) -> bool {
-        !self.model.others_in_transaction(self.connection)
-    }
-
-    fn upgrade(&mut self) -> Operation {
-        let features = Features::random(self.random);
-        let mut convert = BTreeMap::new();
-        for status in ['W', 'B', 'Z', 'D'].into_iter().filter(|status| !features.has(*status)) {
-            let others = ['R', 'B', 'D'].into_iter().filter(|to| features.has(*to));
-            let choices: Vec<Option<char>> = others.map(Some).chain([None]).collect();
-            if self.is(0.85) {
-                convert.insert(status, self.any_of(&choices));
-            }
-        }
-        Operation::Upgrade(features, convert)
     }
 
     fn any_of<T: Copy>(&mut self, choices: &[T]) -> T {

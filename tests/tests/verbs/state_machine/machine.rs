@@ -136,12 +136,7 @@ impl Machine {
         let rows = self.random.random_bool(0.3);
         let sql = self.shape.sql(&self.q.name, &operation, &self.model.features, rows);
         self.note(at, &sql);
-        let locks = matches!(operation, Operation::Truncate | Operation::Upgrade(..));
         let expected = self.model.perform(at, me, &operation);
-        if locks {
-            // The worker can hold a lock on the table for a moment.
-            self.connections[at].client.run("SET lock_timeout = 0");
-        }
         let found = self.ask(at, &sql, &operation);
         let same = match (&expected, &found) {
             (Ok(keys), Ok(found)) => same_tasks(&operation, keys, found),
@@ -158,13 +153,6 @@ impl Machine {
         if expected.is_err() && self.model.in_transaction(at) {
             let has_savepoint = self.model.savepoints(at) > 0;
             self.transaction(at, if has_savepoint { Step::RollBackTo } else { Step::RollBack });
-        } else if locks && self.model.in_transaction(at) {
-            // The lock would block all other sessions.
-            let end = if self.random.random_bool(0.5) { Step::Commit } else { Step::RollBack };
-            self.transaction(at, end);
-        }
-        if locks {
-            self.connections[at].client.run(PATIENCE);
         }
     }
 
@@ -179,9 +167,6 @@ impl Machine {
             let error = db_error(&e);
             (error.code().code().to_owned(), error.message().to_owned())
         })?;
-        if matches!(operation, Operation::Truncate) {
-            return Ok(vec![]);
-        }
         let values = messages.iter().filter_map(|message| match message {
             SimpleQueryMessage::Row(row) => row.get(0),
             _ => None,
@@ -289,8 +274,7 @@ impl Machine {
     }
 
     fn lines<'a>(&self, tasks: impl Iterator<Item = (&'a Key, &'a Task)>) -> Vec<String> {
-        let features = &self.model.features;
-        tasks.map(|(key, task)| Shape::line(*key, task, &self.sessions, features)).collect()
+        tasks.map(|(key, task)| Shape::line(*key, task, &self.sessions)).collect()
     }
 
     /// Ends all transactions and verifies the queue.

@@ -79,8 +79,6 @@ pub struct Model {
     /// The open transaction of each connection, with a layer for each savepoint.
     open: Vec<Vec<Layer>>,
     pub dead: BTreeSet<Session>,
-    /// The features that a rollback restores after a transaction has switched them.
-    before: Option<Features>,
 }
 
 impl Model {
@@ -91,7 +89,6 @@ impl Model {
             counters: Counters::new(),
             open: vec![vec![]; connections],
             dead: BTreeSet::new(),
-            before: None,
         }
     }
 
@@ -101,10 +98,6 @@ impl Model {
 
     pub fn savepoints(&self, connection: usize) -> usize {
         self.open[connection].len().saturating_sub(1)
-    }
-
-    pub fn others_in_transaction(&self, connection: usize) -> bool {
-        (0..self.open.len()).any(|other| other != connection && self.in_transaction(other))
     }
 
     /// Returns the table as a connection sees it.
@@ -142,7 +135,6 @@ impl Model {
         while self.in_transaction(connection) {
             self.keep_layer(connection);
         }
-        self.before = None;
         self.settle();
     }
 
@@ -155,9 +147,6 @@ impl Model {
 
     pub fn roll_back(&mut self, connection: usize) {
         self.open[connection].clear();
-        if let Some(features) = self.before.take() {
-            self.features = features;
-        }
         self.settle();
     }
 
@@ -236,58 +225,8 @@ impl Model {
         change(self.layer(connection), key, old.as_ref(), new);
     }
 
-    /// Empties the table. TRUNCATE counts no transitions.
-    pub fn wipe(&mut self, connection: usize) {
-        let keys: Vec<Key> = self.view(connection).into_keys().collect();
-        self.layer(connection).rows.extend(keys.into_iter().map(|key| (key, None)));
-    }
-
     pub fn count(&mut self, connection: usize, call: &'static str, tasks: usize) {
         *self.layer(connection).counters.entry(call.into()).or_default() += tasks as i64;
-    }
-
-    /// Switches the features. `convert` gives the new state of tasks whose state is removed (None deletes them).
-    pub fn upgrade(
-        &mut self,
-        connection: usize,
-        new: &Features,
-        convert: &BTreeMap<char, Option<char>>,
-    ) -> Result<Vec<Key>, Refusal> {
-        let old = self.features.clone();
-        let is_lost = |status: char| old.has(status) && !new.has(status);
-        let forgets_life = old.ttl.is_some() && new.ttl.is_none();
-        let forgets_deadline = old.ttr.is_some() && new.ttr.is_none();
-        let forgets_reason = old.retry.is_some() && new.retry.is_none();
-        self.statement(connection, |model| {
-            for (key, mut task) in model.view(connection) {
-                let before = task.clone();
-                if is_lost(task.status) {
-                    let Some(to) = *convert.get(&task.status).ok_or(IN_USE)? else {
-                        model.write(connection, key, None);
-                        continue;
-                    };
-                    if is_over(task.status) && !is_over(to) && old.ttl.is_some() {
-                        task.expires = old.new_life();
-                    }
-                    (task.status, task.owner, task.runat) = (to, None, None);
-                    task.has_reason &= old.retry.is_none() || to == 'B';
-                }
-                if forgets_life {
-                    task.expires = None;
-                }
-                task.has_reason &= !forgets_reason;
-                if forgets_deadline && task.status == 'T' {
-                    task.runat = None;
-                }
-                if task != before {
-                    model.write(connection, key, Some(task));
-                }
-            }
-            model.features = new.clone();
-            Ok(())
-        })?;
-        self.before = self.in_transaction(connection).then_some(old);
-        Ok(vec![])
     }
 
     pub fn end_session(&mut self, session: Session) {
@@ -317,7 +256,7 @@ impl Model {
         let (call, new) = match task.status {
             'T' if is_lost => ("session", Some(back())),
             'W' if is_due => ("delay", Some(Task { status: 'R', runat: None, ..task.clone() })),
-            'T' if is_due && self.features.ttr.is_some() => ("ttr", Some(back())),
+            'T' if is_due => ("ttr", Some(back())),
             'Z' if is_due => ("zombie", None),
             'R' | 'W' | 'B' if task.expires == Some(Time::Past) => ("ttl", None),
             _ => return None,
@@ -332,7 +271,6 @@ impl Model {
         let exhausted = limit.is_some_and(|limit| task.attempts > 0 && task.attempts % limit == 0);
         let waits = back.delay || back.failed && features.backs_off();
         let expires = match task.expires {
-            _ if features.ttl.is_none() => task.expires,
             _ if back.renews && is_over(task.status) => features.new_life(),
             _ if back.ttl => Some(Time::Future),
             expires if back.delay => expires.map(|_| Time::Future),
@@ -343,14 +281,8 @@ impl Model {
             (false, true) => ('W', Some(Time::Future)),
             (false, false) => ('R', None),
         };
-        let has_reason = match features.retry.is_some() {
-            true => exhausted || back.error,
-            false => task.has_reason,
-        };
-        let attempts = match back.unused && features.retry.is_some() {
-            true => (task.attempts - 1).max(0),
-            false => task.attempts,
-        };
+        let has_reason = exhausted || back.error;
+        let attempts = if back.unused { (task.attempts - 1).max(0) } else { task.attempts };
         Task { status, owner: None, runat, expires, has_reason, attempts, ..task.clone() }
     }
 }

@@ -1,8 +1,5 @@
 //! The statements that sessions run.
 
-use std::collections::BTreeMap;
-
-use super::features::Features;
 use super::model::Key;
 
 /// A statement about tasks.
@@ -23,9 +20,6 @@ pub enum Operation {
     Insert(Key, Option<char>, bool),
     Update(Key, ByHand),
     Remove(Key),
-    Truncate,
-    /// Switches features. The map is that of [`Model::upgrade`].
-    Upgrade(Features, BTreeMap<char, Option<char>>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -13,9 +13,6 @@ impl Model {
         me: Session,
         operation: &Operation,
     ) -> Result<Vec<Key>, Refusal> {
-        if let Operation::Upgrade(features, convert) = operation {
-            return self.upgrade(connection, features, convert);
-        }
         self.statement(connection, |model| {
             let mut actor = Actor { model, connection, me };
             match operation {
@@ -32,11 +29,6 @@ impl Model {
                 Operation::Insert(key, status, runat) => actor.insert(*key, *status, *runat),
                 Operation::Update(key, by_hand) => actor.update(*key, *by_hand),
                 Operation::Remove(key) => actor.remove(*key),
-                Operation::Upgrade(..) => Ok(vec![]),
-                Operation::Truncate => {
-                    actor.model.wipe(connection);
-                    Ok(vec![])
-                }
             }
         })
     }
@@ -188,8 +180,7 @@ impl Actor<'_> {
             .collect();
         let mut chosen: Vec<_> = keys.iter().filter_map(|key| free.remove_entry(key)).collect();
         for (_, task) in &mut chosen {
-            task.runat = task.runat.filter(|_| !self.model.features.has_runat());
-            task.has_reason &= self.model.features.retry.is_none();
+            (task.runat, task.has_reason) = (None, false);
             self.give(task, given);
         }
         Ok(self.change("take", chosen))
@@ -288,7 +279,7 @@ impl Actor<'_> {
     fn outcome(&self, task: Task, verb: Verb, given: &Given) -> Option<Task> {
         let features = &self.model.features;
         let put_away = |status, runat| {
-            let has_reason = task.has_reason && (status == 'B' || features.retry.is_none());
+            let has_reason = task.has_reason && status == 'B';
             Task { status, owner: None, runat, has_reason, ..task.clone() }
         };
         let in_an_hour = Some(Time::Future);
@@ -308,17 +299,14 @@ impl Actor<'_> {
             Verb::Restart | Verb::Switch('R' | 'W') => {
                 self.model.returned(&task, &back(given, false, true))
             }
-            Verb::Switch('B') if is_over(task.status) && features.ttl.is_some() => {
+            Verb::Switch('B') if is_over(task.status) => {
                 Task { expires: features.new_life(), ..put_away('B', None) }
             }
             Verb::Switch(status) => put_away(status, None),
         };
         if verb == Verb::Touch {
             let later = |time: Option<Time>| time.map(|_| Time::Future);
-            if features.ttr.is_some() {
-                new.runat = later(new.runat);
-            }
-            new.expires = later(new.expires);
+            (new.runat, new.expires) = (later(new.runat), later(new.expires));
         }
         if verb == Verb::Bury && given.ttl {
             new.expires = in_an_hour;

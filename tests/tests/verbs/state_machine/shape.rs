@@ -110,8 +110,10 @@ impl Shape {
         let key = KEYS[random.random_range(0..KEYS.len())];
         let (kind, labels) = STATES[random.random_range(0..STATES.len())];
         let owner = ["uuid", "text", "varchar(36)"][random.random_range(0..3)];
-        let mut options = options(features);
-        options["fields"] = json!({"owner": "owner"});
+        let mut options = json!({
+            "features": features.options(), "fields": {"owner": "owner"},
+            "tube_stats": if features.tube { json!(["a"]) } else { json!([]) },
+        });
         let (mut state, mut status, mut enumeration) = (String::new(), "status", None);
         if !kind.is_empty() {
             status = "state";
@@ -153,7 +155,7 @@ impl Shape {
         )
     }
 
-    /// Returns SQL for a task as text in the format of [`Shape::line`].
+    /// Returns SQL for a task as text in the format of [`Shape::line`]; a column whose feature is off has a fixed value.
     fn lines(&self, features: &Features) -> String {
         let Shape { key, status, labels, .. } = self;
         let states =
@@ -182,8 +184,8 @@ impl Shape {
         )
     }
 
-    /// Returns a task as a line; a column whose feature is off has a fixed value.
-    pub fn line(key: Key, task: &Task, sessions: &[String], features: &Features) -> String {
+    /// Returns a task as a line.
+    pub fn line(key: Key, task: &Task, sessions: &[String]) -> String {
         let time = |time: Option<Time>| match time {
             None => "-",
             Some(Time::Past) => "past",
@@ -194,13 +196,13 @@ impl Shape {
             "{key} {} owner {} attempts {} priority {} tube {} payload {payload} runat {} expires {} ttr {} reason {}",
             task.status,
             task.owner.map_or("-", |owner| sessions[owner].as_str()),
-            if features.retry.is_some() { task.attempts } else { 0 },
-            if features.priority { task.priority } else { 0 },
-            task.tube.filter(|_| features.tube).unwrap_or("-"),
+            task.attempts,
+            task.priority,
+            task.tube.unwrap_or("-"),
             time(task.runat),
             time(task.expires),
-            task.has_ttr && features.ttr.is_some(),
-            task.has_reason && features.retry.is_some(),
+            task.has_ttr,
+            task.has_reason,
         )
     }
 
@@ -219,16 +221,13 @@ impl Shape {
         let by_key = |key: &Key| format!("({}) = ({})", self.key.names(), self.key.value(*key));
         match operation {
             Operation::Put(keys, given) => {
-                let tasks: Vec<_> =
-                    keys.iter().map(|key| self.key.task(*key, given.update)).collect();
-                let tasks = match &tasks[..] {
-                    [task] => task.clone(),
-                    _ => format!("jsonb_build_array({})", tasks.join(", ")),
-                };
-                call(
-                    "put",
-                    [vec![tasks], arguments(&Given { update: None, ..given.clone() })].concat(),
-                )
+                let tasks = keys.iter().map(|key| self.key.task(*key, given.update));
+                let mut tasks = tasks.collect::<Vec<_>>().join(", ");
+                if keys.len() > 1 {
+                    tasks = format!("jsonb_build_array({tasks})");
+                }
+                let given = Given { update: None, ..given.clone() };
+                call("put", [vec![tasks], arguments(&given)].concat())
             }
             Operation::Take(count, given) => {
                 call("take", [vec![format!("count => {count}")], arguments(given)].concat())
@@ -273,19 +272,6 @@ impl Shape {
                 )
             }
             Operation::Remove(key) => format!("DELETE FROM {q} WHERE {}", by_key(key)),
-            Operation::Upgrade(features, convert) => {
-                let mut options = options(features);
-                if !convert.is_empty() {
-                    let to = |to: &Option<char>| to.map_or("delete".into(), |to| to.to_string());
-                    options["convert"] = convert
-                        .iter()
-                        .map(|(from, status)| (from.to_string(), to(status)))
-                        .collect();
-                }
-                format!("SELECT '' FROM xqueue.upgrade({queue}, '{options}')")
-            }
-            Operation::Truncate if rows => format!("TRUNCATE {q}"),
-            Operation::Truncate => format!("SELECT xqueue.truncate('{q}')"),
         }
     }
 
@@ -310,11 +296,6 @@ impl Shape {
 
 const IN_AN_HOUR: &str = "now() + interval '1 hour'";
 const A_SECOND_AGO: &str = "now() - interval '1 second'";
-
-fn options(features: &Features) -> Value {
-    let tubes = if features.tube { json!(["a"]) } else { json!([]) };
-    json!({"features": features.options(), "tube_stats": tubes})
-}
 
 fn arguments(given: &Given) -> Vec<String> {
     let hour = |name: &str, is_given: bool| is_given.then(|| format!("{name} => '1 hour'"));
