@@ -10,6 +10,7 @@ mod sqlsmith;
 mod statements;
 mod walker;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -154,22 +155,13 @@ fn sleep_until(end: Instant) {
     std::thread::sleep(end.saturating_duration_since(Instant::now()));
 }
 
-/// Prints the counts.
+/// Prints the numbers of errors.
 fn report(findings: &Findings) {
-    let mut by_source: std::collections::BTreeMap<&str, String> = Default::default();
+    let mut by_source: BTreeMap<&str, String> = BTreeMap::new();
     for ((source, class), count) in &findings.errors {
         *by_source.entry(source).or_default() += &format!(" {class}: {count}");
     }
     for (source, counts) in by_source {
         println!("# errors of {source} by class of SQLSTATE:{counts}");
-    }
-    for (what, lines) in [
-        ("warnings", &findings.warnings),
-        ("the worker", &findings.worker),
-        ("internal errors without xqueue", &findings.internal_of_others),
-    ] {
-        for (line, count) in lines {
-            println!("# {what}: {count} × {line:.200}");
-        }
     }
 }

@@ -35,11 +35,6 @@ pub struct Findings {
     pub leaks: Vec<String>,
     /// Internal errors that involve xqueue.
     pub internal: Vec<String>,
-    /// Other internal errors, by message.
-    pub internal_of_others: BTreeMap<String, u64>,
-    pub warnings: BTreeMap<String, u64>,
-    /// Messages of the worker.
-    pub worker: BTreeMap<String, u64>,
     /// Errors by application and class of SQLSTATE.
     pub errors: BTreeMap<(String, String), u64>,
 }
@@ -66,26 +61,6 @@ fn keep(lines: &mut Vec<String>, line: String) {
     }
 }
 
-/// Reduces a message to its kind: without numbers and quoted names.
-fn kind(message: &str) -> String {
-    let (mut kind, mut is_quoted) = (String::new(), false);
-    for c in message.chars().take(300) {
-        match c {
-            '"' => {
-                is_quoted = !is_quoted;
-                if is_quoted {
-                    kind.push_str("\"…\"");
-                }
-            }
-            _ if is_quoted => continue,
-            '0'..='9' if kind.ends_with('#') => continue,
-            '0'..='9' => kind.push('#'),
-            _ => kind.push(c),
-        }
-    }
-    kind
-}
-
 impl Findings {
     fn line(&mut self, line: &str) {
         if is_one_of(CRASHES, line) {
@@ -105,9 +80,6 @@ impl Findings {
         let long =
             format!("{severity} {state} {message} [{at}] {detail} | {context} | {statement}")
                 .replace('\n', " ");
-        if severity == "WARNING" {
-            *self.warnings.entry(kind(message)).or_default() += 1;
-        }
         if severity == "ERROR" || severity == "FATAL" {
             let name = text("application_name");
             let source = if name.is_empty() { text("backend_type") } else { name };
@@ -118,17 +90,12 @@ impl Findings {
             "PANIC" => keep(&mut self.crashes, long),
             "LOG" if is_one_of(CRASHES, message) => keep(&mut self.crashes, long),
             "WARNING" if is_one_of(LEAKS, message) => keep(&mut self.leaks, long),
-            "ERROR" | "FATAL" if state.starts_with("XX") && !is_one_of(OF_THE_SERVER, message) => {
-                if is_ours {
-                    keep(&mut self.internal, long);
-                } else {
-                    *self.internal_of_others.entry(kind(message)).or_default() += 1;
-                }
+            "ERROR" | "FATAL"
+                if is_ours && state.starts_with("XX") && !is_one_of(OF_THE_SERVER, message) =>
+            {
+                keep(&mut self.internal, long);
             }
             _ => {}
-        }
-        if text("backend_type").contains("xqueue") && severity != "DEBUG1" {
-            *self.worker.entry(kind(message)).or_default() += 1;
         }
     }
 }
@@ -168,11 +135,5 @@ mod tests {
         of_text.line("TRAP: failed Assert(\"x\"), File: \"y.c\"");
         of_text.line("stopping");
         assert_eq!(of_text.crashes.len(), 1);
-    }
-
-    #[test]
-    fn messages_are_of_a_kind() {
-        let message = "task 17 of queue \"a\" was not found";
-        assert_eq!(kind(message), "task # of queue \"…\" was not found");
     }
 }
