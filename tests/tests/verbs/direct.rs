@@ -216,23 +216,6 @@ fn a_publication_without_replica_identity() {
     assert_eq!(q.ask_one("SELECT xqueue.take('{q}')")["id"], 1);
 }
 
-#[test]
-fn times_in_whole_seconds() {
-    let columns =
-        format!("{COLUMNS}, runat timestamptz(0), expires timestamptz(0), ttr interval(0)");
-    let options = json!({
-        "features": {"delayed": true, "ttl": true, "ttr": "1 hour"},
-        "fields": {"runat": "runat", "expires": "expires", "ttr": "ttr"}
-    });
-    let mut q = Queue::with("direct", &columns, &options);
-    q.sql("SELECT xqueue.put('{q}', '{}', delay => '1.2345s', ttl => '1 hour', ttr => '2.3456s')");
-    q.sql("SELECT xqueue.put('{q}', '{}'); SELECT xqueue.take('{q}')");
-    let sql = "SELECT to_jsonb(bool_and(coalesce(date_trunc('second', runat) = runat, true) \
-               AND coalesce(date_trunc('second', expires) = expires, true) \
-               AND coalesce(ttr = '2 s', true))) FROM {q}";
-    assert_eq!(q.ask_one(sql), json!(true));
-}
-
 /// A cast to json can read tables.
 #[test]
 fn a_type_with_a_cast_that_reads_a_table() {

@@ -20,7 +20,6 @@ pub struct Features {
     pub priority: bool,
     pub tube: bool,
     pub retry: Option<Retry>,
-    pub capacity: Option<i64>,
 }
 
 #[derive(Clone, Debug)]
@@ -48,7 +47,6 @@ impl Features {
             priority: random.random_bool(0.5),
             tube: random.random_bool(0.5),
             retry,
-            capacity: random.random_bool(0.3).then(|| random.random_range(2..12)),
         }
     }
 
@@ -66,9 +64,8 @@ impl Features {
             Some(Retry { limit, backoff: false }) => json!({"limit": limit}),
             Some(Retry { limit, backoff: true }) => json!({"limit": limit, "backoff": 3600}),
         };
-        let capacity = self.capacity.map_or(json!(false), |capacity| json!(capacity));
         json!({
-            "capacity": capacity, "delayed": self.delayed, "buried": self.buried, "keep": self.keep,
+            "delayed": self.delayed, "buried": self.buried, "keep": self.keep,
             "zombie": timed(self.zombie), "ttl": timed(self.ttl), "ttr": timed(self.ttr),
             "priority": self.priority, "tube": self.tube, "retry": retry,
         })

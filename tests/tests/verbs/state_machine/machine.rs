@@ -229,7 +229,7 @@ impl Machine {
         let stats = json!({
             "calls": counters, "transitions": {}, "tasks": counts(|_| true),
             "tubes": {"a": {"tasks": counts(|task| task.tube == Some("a"))}},
-            "reserved": self.model.reserved(), "exact": true,
+            "exact": true,
         });
         self.report(self.lines(tasks.iter()), &stats)
     }
@@ -253,9 +253,6 @@ impl Machine {
                 let count = &stats["tubes"]["a"]["tasks"][state];
                 lines.push(format!("{state}: {count} tasks in tube a"));
             }
-        }
-        if self.model.features.capacity.is_some() {
-            lines.push(format!("room for {} tasks is reserved", stats["reserved"]));
         }
         lines.push(format!("exact: {}", stats["exact"]));
         lines.sort();

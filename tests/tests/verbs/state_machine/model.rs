@@ -44,7 +44,6 @@ pub const FEATURE_OFF: Refusal = "0A000";
 pub const INVALID: Refusal = "22023";
 pub const DUPLICATE: Refusal = "23505";
 pub const LOCKED: Refusal = "55P03";
-pub const NO_ROOM: Refusal = "53400";
 
 /// Counts of calls, such as "take", and of transitions, such as "R-T".
 pub type Counters = BTreeMap<String, i64>;
@@ -60,14 +59,11 @@ fn add(counters: &mut Counters, later: Counters) {
 struct Layer {
     rows: BTreeMap<Key, Option<Task>>,
     counters: Counters,
-    /// The reserved capacity.
-    reserved: i64,
 }
 
 impl Layer {
     fn absorb(&mut self, later: Layer) {
         self.rows.extend(later.rows);
-        self.reserved += later.reserved;
         add(&mut self.counters, later.counters);
     }
 }
@@ -166,42 +162,6 @@ impl Model {
             self.settle();
         }
         result
-    }
-
-    /// Returns the growth of the queue in an open transaction, and the reserved growth.
-    fn growth(&self, connection: usize) -> (i64, i64) {
-        let tasks = self.view(connection).len() as i64 - self.tasks.len() as i64;
-        (tasks, self.open[connection].iter().map(|layer| layer.reserved).sum())
-    }
-
-    /// Returns the capacity reserved by all open transactions.
-    pub fn reserved(&self) -> i64 {
-        self.open.iter().flatten().map(|layer| layer.reserved).sum()
-    }
-
-    /// Returns whether there is capacity for this many more tasks, and reserves it.
-    pub fn reserve(&mut self, connection: usize, tasks: i64) -> bool {
-        let Some(capacity) = self.features.capacity else { return true };
-        let (growth, reserved) = self.growth(connection);
-        let lacking = growth + tasks - reserved;
-        let is_there =
-            lacking <= 0 || self.tasks.len() as i64 + self.reserved() + lacking <= capacity;
-        if is_there {
-            self.layer(connection).reserved += lacking.max(0);
-        }
-        is_there
-    }
-
-    /// Returns the capacity that was reserved since the last savepoint and that the put did not use.
-    pub fn give_back(&mut self, connection: usize) {
-        let (growth, reserved) = self.growth(connection);
-        let mut surplus = reserved - growth.max(0);
-        // The statement has a layer of its own here.
-        for layer in self.open[connection].iter_mut().rev().take(2) {
-            let unused = surplus.min(layer.reserved).max(0);
-            layer.reserved -= unused;
-            surplus -= unused;
-        }
     }
 
     /// Returns the changes since the last savepoint of an open transaction.

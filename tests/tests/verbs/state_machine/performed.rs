@@ -70,16 +70,6 @@ impl Actor<'_> {
             return Err(FEATURE_OFF);
         }
         self.unless_lacking(given)?;
-        let view = self.model.view(self.connection);
-        let needs_room = |key: &&Key| given.conflict.is_none() || !view.contains_key(key);
-        let new = keys.iter().filter(needs_room).count() as i64;
-        if features.capacity.is_some_and(|capacity| new > capacity) {
-            return Err(NO_ROOM);
-        }
-        if !self.model.reserve(self.connection, new) {
-            return Ok(vec![]);
-        }
-        let features = &self.model.features;
         let lives = given.ttl || features.ttl == Some(true);
         let task = Task {
             priority: given.priority.unwrap_or(0),
@@ -101,7 +91,6 @@ impl Actor<'_> {
                 _ => self.add(*key, task.clone())?,
             }
         }
-        self.model.give_back(self.connection);
         Ok(keys.to_vec())
     }
 
@@ -117,8 +106,7 @@ impl Actor<'_> {
             expires: lives.then_some(Time::Future),
             ..Task::new(status)
         };
-        self.add(key, task)?;
-        if self.model.reserve(self.connection, 0) { Ok(vec![]) } else { Err(NO_ROOM) }
+        self.add(key, task).map(|()| vec![])
     }
 
     /// Returns the tasks that are meant and not locked, in the order of takes.
