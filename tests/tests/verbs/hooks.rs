@@ -1,33 +1,20 @@
 //! Feature on_task_change: a user's function that is called on every change of a task.
 
-use xqueue_tests::{COLUMNS, Queue, Role, Value, Watcher, database, json, unique, wait_until};
-
-/// Makes a queue with a function that logs each change with its event and the task's state.
-fn noting(features: &Value) -> Queue {
-    let mut q = Queue::with("hook", COLUMNS, &json!({ "features": features }));
-    q.sql(
-        "CREATE TABLE {q}_log (no bigint GENERATED ALWAYS AS IDENTITY, event text, task jsonb, role text); \
-         CREATE FUNCTION {q}_note(task jsonb, event text) RETURNS void LANGUAGE sql AS \
-         $$ INSERT INTO public.{q}_log (event, task, role) VALUES (event, task, current_user) $$",
-    );
-    let hook = format!("{}_note", q.name);
-    q.upgrade(&json!({"features": {"on_task_change": hook}}));
-    q
-}
-
-/// Returns "event:new state" of each logged change in order, and clears the log.
-fn noted(q: &mut Queue) -> Vec<String> {
-    let log = q.ask("SELECT jsonb_build_array(event, task->>'status') FROM {q}_log ORDER BY no");
-    q.sql("TRUNCATE {q}_log");
-    let text = |value: &Value| value.as_str().unwrap_or("none").to_string();
-    log.iter().map(|entry| format!("{}:{}", text(&entry[0]), text(&entry[1]))).collect()
-}
+use xqueue_tests::{COLUMNS, Queue, Role, Watcher, database, json, unique, wait_until};
 
 #[test]
 fn what_the_worker_does_is_reported_too() {
-    let mut q = noting(&json!({
+    let features = json!({
         "delayed": true, "buried": true, "ttl": true, "ttr": true, "zombie": true,
-    }));
+    });
+    let mut q = Queue::with("hook", COLUMNS, &json!({ "features": features }));
+    q.sql(
+        "CREATE TABLE {q}_log (noted text); \
+         CREATE FUNCTION {q}_note(task jsonb, event text) RETURNS void LANGUAGE sql AS \
+         $$ INSERT INTO public.{q}_log VALUES (event || ':' || (task->>'status')) $$",
+    );
+    let hook = format!("{}_note", q.name);
+    q.upgrade(&json!({"features": {"on_task_change": hook}}));
     let steps = [
         ("put('{q}', '{}', delay => '10 milliseconds')", "delay:R"),
         ("take('{q}', '10 seconds', ttr => '10 milliseconds')", "ttr:R"),
@@ -41,38 +28,11 @@ fn what_the_worker_does_is_reported_too() {
         if expected.starts_with("session") {
             drop(session);
         }
-        let log = "SELECT to_jsonb(event || ':' || (task->>'status')) FROM {q}_log";
+        let log = "SELECT to_jsonb(noted) FROM {q}_log";
         wait_until(&format!("{expected} is told"), || q.ask(log).contains(&json!(expected)));
-        noted(&mut q);
+        q.sql("TRUNCATE {q}_log");
     }
     q.assert_tasks(&[("total", 0)]);
-}
-
-#[test]
-fn the_function_is_replaced_and_removed_on_a_queue_in_use() {
-    let mut q = noting(&json!({}));
-    let mut consumer = q.session();
-    q.sql("SELECT xqueue.put('{q}', '{}')");
-    assert_eq!(consumer.takes(1), [1]);
-    assert_eq!(noted(&mut q), ["put:R", "take:T"]);
-    // A new function body is called immediately, another function once its name is set.
-    q.sql(
-        "CREATE OR REPLACE FUNCTION {q}_note(task jsonb, event text) RETURNS void LANGUAGE sql AS \
-         $$ INSERT INTO public.{q}_log (event, task) VALUES ('new ' || event, task) $$",
-    );
-    consumer.sql("SELECT xqueue.release('{q}', 1)");
-    assert_eq!(noted(&mut q), ["new release:R"]);
-    q.sql(
-        "CREATE FUNCTION {q}_other(task jsonb, event text) RETURNS int LANGUAGE plpgsql AS \
-         $$ BEGIN INSERT INTO public.{q}_log (event, task) VALUES ('other ' || event, task); RETURN 1; END $$",
-    );
-    let other = format!("public.{}_other", q.name);
-    q.upgrade(&json!({"features": {"on_task_change": other}}));
-    consumer.takes(1);
-    assert_eq!(noted(&mut q), ["other take:T"]);
-    q.upgrade(&json!({"features": {"on_task_change": false}}));
-    consumer.sql("SELECT xqueue.ack('{q}', 1)");
-    assert!(noted(&mut q).is_empty());
 }
 
 #[test]

@@ -125,15 +125,3 @@ fn a_backend_in_the_midst_of_it_can_be_ended() {
     assert!(waiter.join().result.is_err());
     q.assert_tasks(&[("total", 0)]);
 }
-
-/// The names of the violated constraint pass through all levels.
-#[test]
-fn names_of_an_error_from_below() {
-    let mut q = hooked(
-        "IF (SELECT count(*) FROM {q}) < 5 THEN PERFORM xqueue.put('{q}', '{}');
-         ELSE PERFORM xqueue.put('{q}', '{\"payload\": \"bad\"}'); END IF;",
-    );
-    q.sql("ALTER TABLE {q} ADD CONSTRAINT no_bad CHECK (payload <> '\"bad\"')");
-    let error = q.fails("SELECT xqueue.put('{q}', '{}')", "23514", "no_bad");
-    assert_eq!(error.constraint(), Some("no_bad"));
-}

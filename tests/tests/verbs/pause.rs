@@ -94,20 +94,6 @@ fn next_waits_over_a_pause() {
 }
 
 #[test]
-fn each_in_a_tube_of_its_own() {
-    let mut q = Queue::with("pause", COLUMNS, &json!({"features": {"tube": true}}));
-    q.sql("SELECT xqueue.pause('{q}')");
-    let waiters = ["a", "b"].map(|tube| {
-        let take = format!("SELECT xqueue.take('{}', '30s', tube => '{tube}')", q.name);
-        Waiter::waiting(&mut q, &take)
-    });
-    q.sql("SELECT xqueue.put('{q}', '[{\"tube\": \"b\"}, {\"tube\": \"a\"}]')");
-    q.sql("SELECT xqueue.resume('{q}')");
-    let kept = waiters.map(Waiter::task);
-    assert_eq!(kept.each_ref().map(|(_, task)| id(task)), [2, 1]);
-}
-
-#[test]
 fn a_pause_is_part_of_its_transaction() {
     let mut q = Queue::new("pause");
     put(&mut q.admin, &q.name, 1);

@@ -126,17 +126,3 @@ fn many_tasks_pass_over_few() {
     assert_eq!(in_state(&mut q, "B"), [700, 1400, 2100]);
     q.sql("DELETE FROM {q}");
 }
-
-/// Tasks that the caller names are changed all or not at all.
-#[test]
-fn named_tasks_are_changed_together() {
-    let mut q = queue(SHAPES[0], "");
-    fill(&mut q, &[2], "bad", "{}", SHAPES[0].1);
-    let mut c = holder(&mut q);
-    q.sql(REFUSALS[1].0);
-    for verb in ["release('{q}', ARRAY[1, 2, 3])", "bury('{q}', ARRAY[1, 2, 3])"] {
-        c.fails(&format!("SELECT xqueue.{verb}"), "P0001", "not this one");
-    }
-    assert_eq!(in_state(&mut q, "T").len(), 20);
-    q.sql("DELETE FROM {q}");
-}

@@ -17,7 +17,7 @@ struct KeyKind {
     number: &'static str,
 }
 
-const KEYS: [KeyKind; 6] = [
+const KEYS: [KeyKind; 4] = [
     KeyKind { columns: "id bigint PRIMARY KEY", values: &[("id", "{n}")], number: "id" },
     KeyKind {
         columns: "id uuid PRIMARY KEY",
@@ -28,16 +28,6 @@ const KEYS: [KeyKind; 6] = [
         columns: "id text COLLATE \"C\" PRIMARY KEY",
         values: &[("id", "'k-{z}'::text")],
         number: "right(id, 12)::bigint",
-    },
-    KeyKind {
-        columns: "id numeric PRIMARY KEY",
-        values: &[("id", "{n}::numeric")],
-        number: "id::bigint",
-    },
-    KeyKind {
-        columns: "id bytea PRIMARY KEY",
-        values: &[("id", "'\\x{z}'::bytea")],
-        number: "encode(id, 'hex')::bigint",
     },
     KeyKind {
         columns: "a integer, b smallint, PRIMARY KEY (a, b)",
@@ -81,7 +71,7 @@ impl KeyKind {
     /// Returns the key of a task that is jsonb.
     fn key_in(self, task: &Value) -> Key {
         let number = |name: &str| task[name].as_i64();
-        let digits = || task["id"].as_str()?.rsplit(['-', 'x']).next()?.parse().ok();
+        let digits = || task["id"].as_str()?.rsplit('-').next()?.parse().ok();
         let pair = || Some(number("a")? * 10 + number("b")?);
         let key = number("id").or_else(digits).or_else(pair);
         key.unwrap_or_else(|| panic!("no key: {task}"))
@@ -155,7 +145,7 @@ impl Shape {
         )
     }
 
-    /// Returns SQL for a task as text in the format of [`Shape::line`]; a column whose feature is off has a fixed value.
+    /// Returns SQL for a task in the format of [`Shape::line`]. A column whose feature is off has a fixed value.
     fn lines(&self, features: &Features) -> String {
         let Shape { key, status, labels, .. } = self;
         let states =
