@@ -8,27 +8,20 @@ fn intervals_and_counts() {
     let mut q = Queue::new("bad");
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 2)");
     assert_eq!(q.takes(1), [1]);
-    for (delay, states) in [
-        ("'-1 second'", "22023"),
-        ("'-1 month'", "22023"),
-        ("'soon'", "22007 22023"),
-        ("'300000 years'", "22023 22008"),
-        ("'1 month -400 days'", "22023"),
-    ] {
-        let [put, release, take] =
-            ["put('{q}', '{}', ", "release('{q}', 1, delay => ", "take('{q}', "]
-                .map(|call| format!("SELECT xqueue.{call}{delay})"));
-        refused(&mut q, &[(&put, states, ""), (&release, states, "")]);
-        // Such a long timeout is useless, but not an error.
-        if !delay.contains("years") {
-            refused(&mut q, &[(&take, states, "")]);
-        }
-    }
+    // A month is 30 days.
+    refused(
+        &mut q,
+        &[
+            ("SELECT xqueue.put('{q}', '{}', '1 month -400 days')", "22023", ""),
+            ("SELECT xqueue.release('{q}', 1, delay => '300000 years')", "22023 22008", ""),
+            ("SELECT xqueue.take('{q}', '1 month -400 days')", "22023", ""),
+            ("SELECT xqueue.take('{q}', '0', -2147483648)", "22023", ""),
+        ],
+    );
     // Before PostgreSQL 17 there is no infinite interval, and the cast itself fails.
     refused(
         &mut q,
         &[
-            ("SELECT xqueue.take('{q}', '0', -2147483648)", "22023", ""),
             ("SELECT xqueue.take('{q}', 'infinity')", "22023 22007", ""),
             ("SELECT xqueue.put('{q}', '{}', 'infinity')", "22023 22007", ""),
             ("SELECT xqueue.release('{q}', 1, delay => '-infinity')", "22023 22007", ""),

@@ -264,45 +264,43 @@ fn what_fails_within_a_check_leaves_nothing_behind() {
     q.sql("DELETE FROM {q}");
 }
 
-/// A trigger with a built-in function can also refuse a task.
+/// A trigger with a built-in function, and a foreign key over the state, refuse some tasks and not others.
 #[test]
-fn a_trigger_of_the_server_refuses_a_task() {
-    let mut q = queue(SHAPES[0], "");
-    fill(&mut q, &[1, 2, 5], "bad", "{}", SHAPES[0].1);
-    // The words of bad tasks exceed the limit of a tsvector.
-    q.sql(
-        "ALTER TABLE {q} DROP doc, ADD words tsvector, ADD body text;
-         UPDATE {q} SET body = (SELECT string_agg(repeat('w', 2000) || n, ' ')
-             FROM generate_series(1, 600) AS n) WHERE payload = 'bad';
-         CREATE TRIGGER a_as_it_is BEFORE UPDATE ON {q} FOR EACH ROW
-         EXECUTE FUNCTION suppress_redundant_updates_trigger();
-         CREATE TRIGGER b_words BEFORE UPDATE ON {q} FOR EACH ROW
-         EXECUTE FUNCTION tsvector_update_trigger('words', 'pg_catalog.simple', 'body', 'status')",
-    );
-    let mut c = take_all_but_bad(&q, SHAPES[0].1, true);
-    let error = q.error();
-    assert!(error.contains("cannot be taken: string is too long for tsvector"), "{error}");
-    c.fails("SELECT xqueue.take('{q}')", "54000", "too long for tsvector");
-    q.sql("DELETE FROM {q} WHERE payload = 'bad'");
-}
-
-/// A foreign key over the state refuses some tasks and not others.
-#[test]
-fn a_foreign_key_over_the_state_refuses_a_task() {
-    let mut q = queue(SHAPES[0], "");
-    fill(&mut q, &[1, 2, 5], "bad", "{}", SHAPES[0].1);
-    q.sql(
-        "ALTER TABLE {q} DROP doc;
-         CREATE TABLE {q}_allowed AS SELECT p AS payload, s AS status
-         FROM unnest('{good,bad}'::text[]) AS p, unnest('{R,T}'::text[]) AS s;
-         ALTER TABLE {q}_allowed ADD PRIMARY KEY (payload, status);
-         DELETE FROM {q}_allowed WHERE (payload, status) = ('bad', 'T');
-         ALTER TABLE {q} ADD FOREIGN KEY (payload, status) REFERENCES {q}_allowed",
-    );
-    let mut c = take_all_but_bad(&q, SHAPES[0].1, true);
-    c.fails("SELECT xqueue.take('{q}')", "23503", "");
-    q.sql("DELETE FROM {q} WHERE payload = 'bad'");
-    q.sql("DROP TABLE {q}_allowed CASCADE");
+fn a_trigger_and_a_foreign_key_of_the_server_refuse_a_task() {
+    for (refusal, state, words) in [
+        // The words of bad tasks exceed the limit of a tsvector.
+        (
+            "ALTER TABLE {q} DROP doc, ADD words tsvector, ADD body text;
+             UPDATE {q} SET body = (SELECT string_agg(repeat('w', 2000) || n, ' ')
+                 FROM generate_series(1, 600) AS n) WHERE payload = 'bad';
+             CREATE TRIGGER a_as_it_is BEFORE UPDATE ON {q} FOR EACH ROW
+             EXECUTE FUNCTION suppress_redundant_updates_trigger();
+             CREATE TRIGGER b_words BEFORE UPDATE ON {q} FOR EACH ROW
+             EXECUTE FUNCTION tsvector_update_trigger('words', 'pg_catalog.simple', 'body', 'status')",
+            "54000",
+            "string is too long for tsvector",
+        ),
+        (
+            "ALTER TABLE {q} DROP doc;
+             CREATE TABLE {q}_allowed AS SELECT p AS payload, s AS status
+             FROM unnest('{good,bad}'::text[]) AS p, unnest('{R,T}'::text[]) AS s;
+             ALTER TABLE {q}_allowed ADD PRIMARY KEY (payload, status);
+             DELETE FROM {q}_allowed WHERE (payload, status) = ('bad', 'T');
+             ALTER TABLE {q} ADD FOREIGN KEY (payload, status) REFERENCES {q}_allowed",
+            "23503",
+            "violates foreign key constraint",
+        ),
+    ] {
+        let mut q = queue(SHAPES[0], "");
+        fill(&mut q, &[1, 2, 5], "bad", "{}", SHAPES[0].1);
+        q.sql(refusal);
+        let mut c = take_all_but_bad(&q, SHAPES[0].1, true);
+        let error = q.error();
+        assert!(error.contains("cannot be taken: ") && error.contains(words), "{error}");
+        c.fails("SELECT xqueue.take('{q}')", state, words);
+        q.sql("DELETE FROM {q} WHERE payload = 'bad'");
+        q.sql("DROP TABLE IF EXISTS {q}_allowed CASCADE");
+    }
 }
 
 /// The last try changes a row after an earlier change was rolled back, even if the page has no room for another
