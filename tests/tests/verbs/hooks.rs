@@ -1,6 +1,6 @@
 //! Feature on_task_change: a user's function that is called on every change of a task.
 
-use xqueue_tests::{COLUMNS, Queue, Role, Watcher, database, json, unique, wait_until};
+use xqueue_tests::{COLUMNS, Queue, Role, database, json, unique, wait_until};
 
 #[test]
 fn what_the_worker_does_is_reported_too() {
@@ -58,21 +58,4 @@ fn it_has_the_rights_of_the_caller_and_in_the_worker_those_of_the_owner() {
     let log = "SELECT jsonb_object_agg(event, role) FROM {q}_log";
     let roles = json!({"put": producer.name, "delay": owner.name});
     wait_until("both are noted", || q.ask_one(log) == roles);
-}
-
-#[test]
-fn what_it_does_itself_to_other_tasks_is_reported_as_what_it_is() {
-    let mut q = Queue::with("hook", COLUMNS, &json!({}));
-    q.sql(
-        "CREATE FUNCTION {q}_heir(task jsonb, event text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN \
-         IF event = 'ack' THEN DELETE FROM public.{q} WHERE id = 2; END IF; END $$",
-    );
-    q.sql("SELECT xqueue.put('{q}', '[{}, {}]')");
-    q.sql("SELECT xqueue.take('{q}')");
-    let heir = format!("{}_heir", q.name);
-    q.upgrade(&json!({"features": {"on_task_change": heir}}));
-    let [first, second] = [1, 2].map(|id| Watcher::wait(&mut q, id, "30 seconds"));
-    q.sql("SELECT xqueue.ack('{q}', 1)");
-    first.assert_told("acked");
-    second.assert_told("deleted");
 }

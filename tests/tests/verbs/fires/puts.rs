@@ -1,6 +1,6 @@
 //! Puts that fire triggers or compute columns.
 
-use super::{OUTGOING, queue, statements};
+use super::{queue, statements};
 use xqueue_tests::*;
 
 /// Runs `work` on the direct path, where a put must use no statement, and by statements. A trigger runs `body` before
@@ -63,24 +63,4 @@ fn a_task_that_gives_a_generated_value() {
     q.sql("ALTER TABLE {q} ALTER id SET GENERATED ALWAYS");
     q.fails("SELECT xqueue.put('{q}', '{\"id\": 5}')", "428C9", "id");
     assert_eq!(q.ask_one("SELECT xqueue.put('{q}', '{}')->'made'"), json!(1));
-}
-
-/// A put that waits for room fires its triggers once it has room.
-#[test]
-fn a_put_that_waits_for_room() {
-    alone();
-    let mut q = queue(&json!({"capacity": 1}));
-    q.sql("CREATE TRIGGER own AFTER INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_logs()");
-    q.sql(OUTGOING);
-    q.sql("SELECT xqueue.put('{q}', '{}')");
-    let (name, producer) = (q.name.clone(), q.client());
-    let put =
-        Waiter::start(producer, &format!("SELECT xqueue.put('{name}', '{{}}', timeout => '30s')"));
-    q.wait_for_producers(1);
-    assert_eq!(q.takes(1), [1]);
-    q.sql("SELECT xqueue.ack('{q}', 1)");
-    let (mut producer, _task) = put.task();
-    assert_eq!(statements(&mut producer, &name), "");
-    q.assert_tasks(&[("ready", 1), ("total", 1)]);
-    assert_eq!(q.ask_one("SELECT to_jsonb(count(*)) FROM {q}_log"), json!(2));
 }
