@@ -8,7 +8,7 @@ const OTHERS: usize = 8;
 /// Returns a connection that keeps at most one queue that it does not use.
 fn forgetful(q: &Queue) -> Client {
     let mut c = q.client();
-    c.batch_execute("SET xqueue.queue_memory = '64kB'").unwrap();
+    c.run("SET xqueue.queue_memory = '64kB'");
     c
 }
 
@@ -110,25 +110,20 @@ fn a_table_that_is_open_meanwhile() {
     let mut c = forgetful(&q);
     let name = q.name.clone();
     let ids: Vec<i64> = (0..6).map(|number| put(&mut c, &name, number)).collect();
-    let mut t = c.transaction().unwrap();
     // One cursor reads a statement, the other a call that returns its rows one by one.
-    t.batch_execute(&format!("DECLARE a CURSOR FOR SELECT id FROM {name} ORDER BY id")).unwrap();
-    t.batch_execute(&format!(
-        "DECLARE b CURSOR FOR SELECT t->>'id' FROM xqueue.peek('{name}', ARRAY{ids:?}) AS t"
-    ))
-    .unwrap();
+    c.run(&format!("BEGIN; DECLARE a CURSOR FOR SELECT id FROM {name} ORDER BY id"));
+    let peek = format!("SELECT t->>'id' FROM xqueue.peek('{name}', ARRAY{ids:?}) AS t");
+    c.run(&format!("DECLARE b CURSOR FOR {peek}"));
     for id in &ids {
-        let fetched: i64 = t.query_one("FETCH a", &[]).unwrap().get(0);
-        let peeked: String = t.query_one("FETCH b", &[]).unwrap().get(0);
+        let fetched: i64 = scalar(&mut c, "FETCH a", &[]);
+        let peeked: String = scalar(&mut c, "FETCH b", &[]);
         assert_eq!((fetched, &peeked), (*id, &id.to_string()));
         for other in &others {
-            let name = &other.name;
-            let calls =
-                format!("SELECT xqueue.put('{name}', '{{}}'); SELECT xqueue.take('{name}')");
-            t.batch_execute(&calls).unwrap();
+            put(&mut c, &other.name, 1);
+            take(&mut c, &other.name, "0", 1);
         }
     }
-    t.rollback().unwrap();
+    c.run("ROLLBACK");
     q.assert_tasks(&[("ready", 6)]);
     others.iter_mut().for_each(|other| other.assert_tasks(&[("total", 0)]));
 }
@@ -137,25 +132,21 @@ fn a_table_that_is_open_meanwhile() {
 fn queues_of_the_open_transaction() {
     let mut others = others();
     let mut c = forgetful(&others[0]);
-    for commits in [false, true] {
+    for end in ["ROLLBACK", "COMMIT"] {
         let name = unique("evicted");
-        let mut t = c.transaction().unwrap();
-        t.execute("SELECT xqueue.create($1, '{\"features\": {\"delayed\": true}}')", &[&name])
-            .unwrap();
+        let options = json!({"features": {"delayed": true}});
+        c.run(&format!("BEGIN; SELECT xqueue.create('{name}', '{options}')"));
         for _ in 0..3 {
-            t.execute("SELECT xqueue.put($1::text, '{}')", &[&name]).unwrap();
+            put(&mut c, &name, 1);
             for other in &others {
-                t.execute("SELECT xqueue.put($1::text, '{}')", &[&other.name]).unwrap();
+                put(&mut c, &other.name, 1);
             }
-            t.execute(&format!("ALTER TABLE {name} ALTER payload SET STATISTICS 10"), &[]).unwrap();
-            let taken = t.query("SELECT xqueue.take($1::text)", &[&name]).unwrap();
-            assert_eq!(taken.len(), 1);
+            c.run(&format!("ALTER TABLE {name} ALTER payload SET STATISTICS 10"));
+            assert_eq!(take(&mut c, &name, "0", 1).len(), 1);
         }
-        if commits {
-            t.commit().unwrap();
+        c.run(end);
+        if end == "COMMIT" {
             Queue::adopt(&database(), &name).assert_tasks(&[("taken", 3), ("total", 3)]);
-        } else {
-            t.rollback().unwrap();
         }
     }
     others.iter_mut().for_each(|other| other.assert_tasks(&[("ready", 3)]));

@@ -124,17 +124,13 @@ fn features() -> Value {
 }
 
 #[test]
-fn by_expressions() {
+fn by_expressions_and_triggers() {
+    const EXPRESSIONS: [&str; 4] = ["default", "domain", "generated", "check"];
     let mut q = queue(&features());
-    compare(&mut q, &["default", "domain", "generated", "check"], INSERT);
-}
-
-#[test]
-fn by_triggers() {
-    let mut q = queue(&features());
+    compare(&mut q, &EXPRESSIONS, INSERT);
     triggers(&mut q);
     // The statement path evaluates the expressions, too.
-    compare(&mut q, &["default", "domain", "generated", "check"], INSERT);
+    compare(&mut q, &EXPRESSIONS, INSERT);
     compare(&mut q, &["before", "after", "deferred"], INSERT);
 }
 

@@ -135,11 +135,8 @@ fn lifecycles(
 fn times(client: &mut Client) {
     for kind in [
         "timestamptz NOT NULL DEFAULT now()",
-        "timestamptz(3)",
         "timestamp(6) NOT NULL DEFAULT now()",
-        "timestamp(0)",
         "integer NOT NULL",
-        "bigint",
         "double precision",
     ] {
         let fields = json!({"runat": "run_at", "expires": "ends"});
