@@ -10,7 +10,6 @@ mod sqlsmith;
 mod statements;
 mod walker;
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -18,7 +17,6 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use xqueue_tests::{every_function, every_type};
 
-use server_log::Findings;
 use site::Site;
 use sqlsmith::Sqlsmith;
 use statements::Material;
@@ -121,7 +119,9 @@ fn fuzz(minutes: f64, seed: u64) -> bool {
     println!("# random calls: {} statements; consumers: {consumed}", tally.statements);
     let [beside, by] = called;
     println!("# calls of functions of xqueue: {beside} beside sqlsmith, {by} by the random calls");
-    report(&findings);
+    for (source, counts) in &findings.errors {
+        println!("# errors of {source} by class of SQLSTATE: {counts:?}");
+    }
     for statements in &tally.broken {
         println!("# a session broke after:");
         statements.iter().for_each(|sql| println!("#   {sql};"));
@@ -153,15 +153,4 @@ fn fuzz(minutes: f64, seed: u64) -> bool {
 
 fn sleep_until(end: Instant) {
     std::thread::sleep(end.saturating_duration_since(Instant::now()));
-}
-
-/// Prints the numbers of errors.
-fn report(findings: &Findings) {
-    let mut by_source: BTreeMap<&str, String> = BTreeMap::new();
-    for ((source, class), count) in &findings.errors {
-        *by_source.entry(source).or_default() += &format!(" {class}: {count}");
-    }
-    for (source, counts) in by_source {
-        println!("# errors of {source} by class of SQLSTATE:{counts}");
-    }
 }

@@ -35,8 +35,8 @@ pub struct Findings {
     pub leaks: Vec<String>,
     /// Internal errors that involve xqueue.
     pub internal: Vec<String>,
-    /// Errors by application and class of SQLSTATE.
-    pub errors: BTreeMap<(String, String), u64>,
+    /// Numbers of errors by application and class of SQLSTATE.
+    pub errors: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
 /// Reads the JSON log and the other logs.
@@ -84,7 +84,7 @@ impl Findings {
             let name = text("application_name");
             let source = if name.is_empty() { text("backend_type") } else { name };
             let class = state.get(..2).unwrap_or_default().to_owned();
-            *self.errors.entry((source.to_owned(), class)).or_default() += 1;
+            *self.errors.entry(source.to_owned()).or_default().entry(class).or_default() += 1;
         }
         match severity {
             "PANIC" => keep(&mut self.crashes, long),

@@ -4,9 +4,7 @@ use xqueue_tests::{COLUMNS, Queue, Role, database, json, unique, wait_until};
 
 #[test]
 fn what_the_worker_does_is_reported_too() {
-    let features = json!({
-        "delayed": true, "buried": true, "ttl": true, "ttr": true, "zombie": true,
-    });
+    let features = json!({"delayed": true, "ttl": true, "ttr": true, "zombie": true});
     let mut q = Queue::with("hook", COLUMNS, &json!({ "features": features }));
     q.sql(
         "CREATE TABLE {q}_log (noted text); \
