@@ -8,7 +8,6 @@ use rand::rngs::StdRng;
 use xqueue_tests::*;
 
 use super::chance::{Chooser, Step};
-use super::features::Features;
 use super::model::{Key, LOCKED, Model, Task};
 use super::operation::Operation;
 use super::shape::Shape;
@@ -41,14 +40,13 @@ pub struct Machine {
 
 impl Machine {
     pub fn start(mut random: StdRng, connections: usize) -> Machine {
-        let features = Features::random(&mut random);
-        let shape = Shape::random(&mut random, &features);
-        println!("{connections} connections, {features:?}, {shape:?}");
+        let shape = Shape::random(&mut random);
+        println!("{connections} connections, {shape:?}");
         let mut machine = Machine {
             random,
             q: shape.make("machine"),
+            model: Model::new(shape.features.clone(), connections),
             shape,
-            model: Model::new(features, connections),
             connections: vec![],
             sessions: vec![],
             next_key: 0,
@@ -134,7 +132,7 @@ impl Machine {
         let me = self.connections[at].session;
         let operation = self.choose(at);
         let rows = self.random.random_bool(0.3);
-        let sql = self.shape.sql(&self.q.name, &operation, &self.model.features, rows);
+        let sql = self.shape.sql(&self.q.name, &operation, rows);
         self.note(at, &sql);
         let expected = self.model.perform(at, me, &operation);
         let found = self.ask(at, &sql, &operation);
@@ -205,7 +203,7 @@ impl Machine {
     /// Compares the table, the counters and the owners as all sessions see them.
     fn compare(&mut self) {
         let expected = self.expected();
-        let sql = self.shape.table(&self.q.name, &self.model.features);
+        let sql = self.shape.table(&self.q.name);
         let start = Instant::now();
         loop {
             let found = self.found(&sql);
@@ -262,7 +260,7 @@ impl Machine {
     /// Compares the table as a session sees it in the middle of its transaction.
     fn compare_view(&mut self, at: usize) {
         let expected = self.lines(self.model.view(at).iter());
-        let sql = self.shape.table(&self.q.name, &self.model.features);
+        let sql = self.shape.table(&self.q.name);
         let found: String = scalar(&mut self.connections[at].client, &sql, &[]);
         let found: Vec<String> = found.lines().map(str::to_owned).collect();
         if found != expected {

@@ -86,6 +86,7 @@ const STATES: [(&str, [&str; 6]); 4] =
 
 #[derive(Debug)]
 pub struct Shape {
+    pub features: Features,
     key: KeyKind,
     labels: [&'static str; 6],
     options: Value,
@@ -96,7 +97,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    pub fn random(random: &mut StdRng, features: &Features) -> Shape {
+    pub fn random(random: &mut StdRng) -> Shape {
+        let features = Features::random(random);
         let key = KEYS[random.random_range(0..KEYS.len())];
         let (kind, labels) = STATES[random.random_range(0..STATES.len())];
         let owner = ["uuid", "text", "varchar(36)"][random.random_range(0..3)];
@@ -116,6 +118,7 @@ impl Shape {
             state = format!(", state {} NOT NULL", enumeration.as_deref().unwrap_or(kind));
         }
         Shape {
+            features,
             key,
             labels,
             options,
@@ -137,17 +140,17 @@ impl Shape {
     }
 
     /// Returns SQL for the table as text, one line per task in the format of [`Shape::line`].
-    pub fn table(&self, q: &str, features: &Features) -> String {
+    pub fn table(&self, q: &str) -> String {
         format!(
             "SELECT coalesce(string_agg({}, E'\\n' ORDER BY {}), '') FROM {q}",
-            self.lines(features),
+            self.lines(),
             self.key.number
         )
     }
 
     /// Returns SQL for a task in the format of [`Shape::line`]. A column whose feature is off has a fixed value.
-    fn lines(&self, features: &Features) -> String {
-        let Shape { key, status, labels, .. } = self;
+    fn lines(&self) -> String {
+        let Shape { features, key, status, labels, .. } = self;
         let states =
             LETTERS.iter().zip(labels).map(|(l, word)| format!(" WHEN '{word}' THEN '{l}'"));
         let states: String = states.collect();
@@ -201,7 +204,7 @@ impl Shape {
     }
 
     /// Returns the statement, in the row form if `rows` is set. It returns tasks as jsonb in one column.
-    pub fn sql(&self, q: &str, operation: &Operation, features: &Features, rows: bool) -> String {
+    pub fn sql(&self, q: &str, operation: &Operation, rows: bool) -> String {
         let queue = if rows { format!("NULL::{q}") } else { format!("'{q}'") };
         let result = if rows { "to_jsonb(t)" } else { "t" };
         let call = |function: &str, arguments: Vec<String>| {
@@ -255,21 +258,17 @@ impl Shape {
                 format!("INSERT INTO {q} ({columns}) VALUES ({values})")
             }
             Operation::Update(key, by_hand) => {
-                format!(
-                    "UPDATE {q} SET {} WHERE {}",
-                    self.assignment(*by_hand, features),
-                    by_key(key)
-                )
+                format!("UPDATE {q} SET {} WHERE {}", self.assignment(*by_hand), by_key(key))
             }
             Operation::Remove(key) => format!("DELETE FROM {q} WHERE {}", by_key(key)),
         }
     }
 
-    fn assignment(&self, by_hand: ByHand, features: &Features) -> String {
+    fn assignment(&self, by_hand: ByHand) -> String {
         match by_hand {
             ByHand::Status(status) => {
                 let time = if matches!(status, 'W' | 'Z') { IN_AN_HOUR } else { "NULL" };
-                let runat = match features.has_runat() {
+                let runat = match self.features.has_runat() {
                     true => format!(", runat = {time}"),
                     false => String::new(),
                 };
