@@ -8,7 +8,7 @@ fn intervals_and_counts() {
     let mut q = Queue::new("bad");
     q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 2)");
     assert_eq!(q.takes(1), [1]);
-    // A month is 30 days.
+    // A month is 30 days. Before PostgreSQL 17 there is no infinite interval, and the cast itself fails.
     refused(
         &mut q,
         &[
@@ -16,12 +16,6 @@ fn intervals_and_counts() {
             ("SELECT xqueue.release('{q}', 1, delay => '300000 years')", "22023 22008", ""),
             ("SELECT xqueue.take('{q}', '1 month -400 days')", "22023", ""),
             ("SELECT xqueue.take('{q}', '0', -2147483648)", "22023", ""),
-        ],
-    );
-    // Before PostgreSQL 17 there is no infinite interval, and the cast itself fails.
-    refused(
-        &mut q,
-        &[
             ("SELECT xqueue.take('{q}', 'infinity')", "22023 22007", ""),
             ("SELECT xqueue.put('{q}', '{}', 'infinity')", "22023 22007", ""),
             ("SELECT xqueue.release('{q}', 1, delay => '-infinity')", "22023 22007", ""),

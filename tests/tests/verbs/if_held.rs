@@ -3,10 +3,6 @@
 
 use xqueue_tests::*;
 
-/// The verbs, with the arguments that they need.
-const VERBS: [(&str, &str); 4] =
-    [("ack", ""), ("release", ""), ("bury", ""), ("touch", "increment => '1 min', ")];
-
 /// Makes a queue with tasks 1 to `tasks`, of which this session takes `taken`.
 fn filled(options: &Value, tasks: i64, taken: i32) -> Queue {
     let mut q = Queue::with("held", COLUMNS, options);
@@ -74,7 +70,8 @@ fn other_errors_stay() {
         "CREATE FUNCTION pg_temp.keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
          CREATE TRIGGER keep BEFORE UPDATE OR DELETE ON {q} FOR EACH ROW WHEN (OLD.id = 1) EXECUTE FUNCTION pg_temp.keep()",
     );
-    for (verb, given) in VERBS {
+    let touch = ("touch", "increment => '1 min', ");
+    for (verb, given) in [("ack", ""), ("release", ""), ("bury", ""), touch] {
         q.fails(
             &format!("SELECT xqueue.{verb}('{{q}}', ARRAY[9, 1], {given}if_held => true)"),
             "55000",

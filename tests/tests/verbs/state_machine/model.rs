@@ -61,13 +61,6 @@ struct Layer {
     counters: Counters,
 }
 
-impl Layer {
-    fn absorb(&mut self, later: Layer) {
-        self.rows.extend(later.rows);
-        add(&mut self.counters, later.counters);
-    }
-}
-
 pub struct Model {
     pub features: Features,
     pub tasks: BTreeMap<Key, Task>,
@@ -122,7 +115,10 @@ impl Model {
     pub fn keep_layer(&mut self, connection: usize) {
         let Some(layer) = self.open[connection].pop() else { return };
         match self.open[connection].last_mut() {
-            Some(below) => below.absorb(layer),
+            Some(below) => {
+                below.rows.extend(layer.rows);
+                add(&mut below.counters, layer.counters);
+            }
             None => self.write_down(layer),
         }
     }
