@@ -88,18 +88,6 @@ fn tasks_come_in_the_order_in_which_they_leave_their_state() {
     q.sql("UPDATE {q} SET runat = now() + '1 h' WHERE id = 9");
 }
 
-#[test]
-fn the_next_waiting_task_is_found_by_its_index() {
-    let mut q = every_state("by_state");
-    q.sql("INSERT INTO {q} (status, runat) SELECT 'W', now() + make_interval(mins => i) FROM generate_series(1, 20000) AS i");
-    q.sql("ANALYZE {q}");
-    let explain = "EXPLAIN (FORMAT JSON) SELECT t.* FROM ONLY {q} AS t \
-        WHERE t.status = 'W' AND t.runat IS NOT NULL ORDER BY t.runat, t.id LIMIT 1";
-    let plan = q.ask_one(explain);
-    assert!(plan.to_string().contains("Index Scan"), "{plan}");
-    assert_eq!(in_state(&mut q, "W", ", 1"), [1]);
-}
-
 /// administration.sql has the other facts.
 #[test]
 fn what_is_known_of_a_task() {
@@ -147,23 +135,6 @@ fn instants_long_ago() {
     for task in tasks {
         assert_eq!((&task["state"], &task["time_left"]), (&json!("ready"), &Value::Null));
     }
-}
-
-/// administration.sql has the states and attempts afterwards.
-#[test]
-fn all_tasks_come_back_from_each_session() {
-    let mut q = every_state("release_all");
-    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 6)");
-    let mut other = q.client();
-    assert_eq!(take(&mut other, &q.name, "0", 3).len(), 3);
-    assert_eq!(q.takes(2).len(), 2);
-    // Tasks that their owner is about to ack are skipped.
-    other.run("BEGIN");
-    assert_eq!(ack(&mut other, &q.name, 1).len(), 1);
-    assert_eq!(q.ask_one("SELECT to_jsonb(xqueue.release_all('{q}'))"), 4);
-    other.run("COMMIT");
-    q.assert_tasks(&[("ready", 5), ("taken", 0)]);
-    assert_eq!((q.calls("snatch"), q.calls("release")), (4, 0));
 }
 
 /// administration.sql has the numbers before and after. privilege_matrix.rs has who may reset those of one queue.

@@ -2,37 +2,6 @@
 
 use xqueue_tests::*;
 
-#[test]
-fn deep_nesting() {
-    let mut q = Queue::new("count");
-    let savepoints =
-        (0..200).map(|n| format!("SAVEPOINT s{n}; INSERT INTO {{q}} DEFAULT VALUES; "));
-    let savepoints: String = savepoints.collect();
-    q.sql(&format!(
-        "BEGIN; {savepoints} ROLLBACK TO s150; RELEASE s100; ROLLBACK TO s50;
-         INSERT INTO {{q}} DEFAULT VALUES; COMMIT"
-    ));
-    q.assert_tasks(&[("ready", 51), ("total", 51)]);
-}
-
-/// The worker can release a task that is taken without an owner immediately. It is counted either way.
-#[test]
-fn every_state_by_hand() {
-    let mut q = Queue::new("count");
-    q.sql("INSERT INTO {q} SELECT FROM generate_series(1, 36)");
-    for from in LETTERS {
-        for to in LETTERS {
-            q.sql(&format!(
-                "UPDATE {{q}} SET status = '{to}', runat = now() + interval '1 hour'
-                 WHERE id = (SELECT min(id) FROM {{q}} WHERE status = '{from}')"
-            ));
-            q.assert_exact();
-        }
-    }
-    q.sql("UPDATE {q} SET status = 'R', runat = NULL");
-    q.assert_tasks(&[("ready", 36)]);
-}
-
 /// Programs that write whole rows back do this, and so do subscribers of logical replication.
 #[test]
 fn an_update_that_sets_the_key_or_the_priority_too() {

@@ -115,34 +115,6 @@ fn what_is_rolled_back_was_not_taken() {
 }
 
 #[test]
-fn a_locked_table_has_no_age_now_and_delays_no_view() {
-    let (mut q, mut other) = (Queue::new("latency"), Queue::new("latency"));
-    for queue in [&mut q, &mut other] {
-        queue.sql("SELECT xqueue.put('{q}', '{}')");
-        wait_for_age(queue, 0.0);
-    }
-    let mut holder = q.client();
-    q.run(&mut holder, "BEGIN; LOCK TABLE {q}");
-    assert_eq!(oldest(&mut q), None);
-    assert!(oldest(&mut other).is_some());
-    assert_eq!(shown(&mut q, "ready"), json!([1]));
-    holder.run("ROLLBACK");
-    assert!(oldest(&mut q).is_some());
-}
-
-#[test]
-fn rates_are_those_of_the_last_minute() {
-    let mut q = Queue::new("latency");
-    q.sql("SELECT xqueue.put('{q}', '[{}, {}, {}]')");
-    q.sql("SELECT xqueue.ack('{q}', (xqueue.take('{q}')->>'id')::bigint)");
-    q.sql("DELETE FROM {q} WHERE ctid = (SELECT min(ctid) FROM {q})");
-    assert_eq!(shown(&mut q, "in_1m, out_1m"), json!([3, 2]));
-    // A released task counts neither as coming in nor as going out.
-    q.sql("SELECT xqueue.release('{q}', (xqueue.take('{q}')->>'id')::bigint)");
-    assert_eq!(shown(&mut q, "in_1m, out_1m"), json!([3, 2]));
-}
-
-#[test]
 fn causes_of_failed_attempts_are_counted_apart() {
     let features = json!({"retry": {"limit": 10}, "buried": true, "ttr": "50 ms"});
     let mut q = Queue::with("latency", COLUMNS, &json!({ "features": features }));

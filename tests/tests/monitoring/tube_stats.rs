@@ -28,41 +28,6 @@ pub fn assert_tubes_exact(q: &mut Queue, tubes: &[&str]) {
     }
 }
 
-#[test]
-fn counters_of_tubes_are_exact_after_rollback_truncate_recount_and_prepared_transactions() {
-    let mut q = Queue::with("tube", COLUMNS, &json!({"tube_stats": ["a", "b"]}));
-    for sql in [
-        "INSERT INTO {q} (tube) SELECT (ARRAY['a', 'b', 'c', NULL])[n % 4 + 1] FROM generate_series(1, 100) n",
-        "BEGIN; UPDATE {q} SET tube = 'b'; DELETE FROM {q} WHERE id < 50; ROLLBACK",
-        "BEGIN; SAVEPOINT s; UPDATE {q} SET tube = 'a'; ROLLBACK TO s; DELETE FROM {q} WHERE id = 4; COMMIT",
-        "BEGIN; TRUNCATE {q}; INSERT INTO {q} (tube) VALUES ('a'), ('a'), ('b'); ROLLBACK",
-        "BEGIN; TRUNCATE {q}; INSERT INTO {q} (tube) VALUES ('a'), ('a'), ('b'); COMMIT",
-        "BEGIN; INSERT INTO {q} (tube) VALUES ('a'); UPDATE {q} SET tube = 'b' WHERE tube = 'a'; PREPARE TRANSACTION '{q}'",
-        "COMMIT PREPARED '{q}'",
-        "TRUNCATE {q}",
-    ] {
-        q.sql(sql);
-        if !sql.contains("PREPARE TRANSACTION") {
-            assert_tubes_exact(&mut q, &["a", "b"]);
-        }
-    }
-    assert_eq!(counted(&mut q, "a"), json!({}));
-}
-
-#[test]
-fn the_list_of_counted_tubes_is_changed_on_a_queue_in_use() {
-    let mut q = Queue::with("tube", COLUMNS, &json!({"features": {"tube": true}}));
-    q.sql("INSERT INTO {q} (tube) SELECT (ARRAY['a', 'b', 'c'])[n % 3 + 1] FROM generate_series(1, 90) n");
-    let mut consumer = q.client();
-    assert_eq!(ask(&mut consumer, &q.name, "SELECT xqueue.take('{q}', tube => 'b')").len(), 1);
-    for list in [vec!["b"], vec!["c", "b"], vec!["a"], vec!["a", "b", "c"]] {
-        q.upgrade(&json!({"tube_stats": list}));
-        assert_tubes_exact(&mut q, &list);
-        q.sql("INSERT INTO {q} (tube) VALUES ('a'), ('b'), ('c')");
-        assert_tubes_exact(&mut q, &list);
-    }
-}
-
 /// A label is a value of the column's type: settings for input and output of a session do not affect it.
 #[test]
 fn a_label_is_the_value_that_it_stands_for() {
@@ -70,23 +35,12 @@ fn a_label_is_the_value_that_it_stands_for() {
         "SET DateStyle = 'SQL, DMY'; SET TimeZone = 'Asia/Tokyo'; SET IntervalStyle = iso_8601;
         SET bytea_output = escape; SET extra_float_digits = -10; SET search_path = pg_catalog";
     let cases = [
-        ("text", "a", "a", "b"),
         ("char(5)", "a", "a   ", "b"),
-        ("integer", "01", "1", "2"),
         ("date", "2024-02-01", "Feb 1, 2024", "2024-01-02"),
         ("timestamptz", "2024-02-01 10:00+00", "2024-02-01 19:00+09", "2024-02-01 10:00+09"),
-        ("timestamp", "2024-02-01 10:00", "2024-02-01T10:00", "2024-01-02 10:00"),
         ("interval", "1 day", "24 hours", "25 hours"),
         ("bytea", r"\x61ff", r"a\377", r"a\376"),
-        ("numeric", "1", "1.0", "1.01"),
         ("float8", "0.1", "1e-1", "0.1000000000001"),
-        ("inet", "10.0.0.1", "10.0.0.1/32", "10.0.0.1/31"),
-        (
-            "uuid",
-            "A0EEBC999C0B4EF8BB6D6BB9BD380A11",
-            "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
-            "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a12",
-        ),
         ("{q}_enum", "one", "one", "two"),
         ("{q}_domain", "2024-02-01", "Feb 1, 2024", "2024-01-02"),
     ];
@@ -147,12 +101,9 @@ fn a_label_has_to_be_a_value_that_can_be_told_from_others() {
     for (kind, labels, sqlstate, words) in [
         ("regclass", vec!["pg_class"], "42804", "cannot be counted"),
         ("jsonb", vec!["1"], "42804", "cannot be counted"),
-        ("date[]", vec!["{}"], "42804", "cannot be counted"),
-        ("tsvector", vec!["a"], "42804", "cannot be counted"),
         ("date", vec!["never"], "22007", "never"),
         ("date", vec!["Today"], "22023", "not always"),
         ("numeric", vec!["1", "1.0"], "22023", "twice"),
-        ("integer", vec!["a"], "22P02", "\"a\""),
         ("{q}_enum", vec!["three"], "22P02", "three"),
     ] {
         let mut q = with_tubes_of(kind);
