@@ -228,10 +228,13 @@ fn the_uuid_of_the_owner_column_opens_nothing() {
             assert_eq!(values(&mut c, &others, &[session]).len(), 0, "{list}");
         }
     }
+    expect_error(&mut c, "SELECT * FROM xqueue.session", "42501", "permission denied");
     let mine = identity(&mut c);
     for id in [1, 2] {
         let sql = format!("SELECT xqueue.ack('{name}', {id})");
         let error = expect_error(&mut c, &sql, "55006", "is taken by");
+        // Connections of different roles never share a pool.
+        assert!(error.hint().is_some_and(|hint| !hint.contains("pooler")), "{error:?}");
         assert!(!sessions.iter().any(|session| error.message().contains(session)), "{error:?}");
     }
     assert_eq!(identity(&mut c), mine);

@@ -33,8 +33,7 @@ fn ends(q: &mut Queue, mut c: Client, ready: i64) {
 
 /// The number of tasks of a queue, and the statements of a session. Then the session holds the second number of tasks;
 /// after its end the third number is ready.
-const SESSIONS: [([i64; 3], &str); 14] = [
-    ([3, 0, 0], "SELECT count(*) FROM xqueue.take(NULL::{q}, count => 3) AS t, xqueue.ack(t)"),
+const SESSIONS: [([i64; 3], &str); 10] = [
     // Taken and acked in one transaction.
     (
         [20, 1, 11],
@@ -57,11 +56,6 @@ const SESSIONS: [([i64; 3], &str); 14] = [
         SELECT xqueue.ack('{q}', 1); SELECT xqueue.take('{q}'); COMMIT",
     ),
     (
-        [9, 1, 7],
-        "SELECT xqueue.take('{q}'); SELECT xqueue.take('{q}', '0', 2);
-        SELECT xqueue.ack('{q}', '{1, 2}')",
-    ),
-    (
         [310, 256, 266],
         r#"SELECT xqueue.upgrade('{q}', '{"features": {"ttr": 600}}');
         BEGIN; SELECT xqueue.take('{q}', '0', 300); SELECT xqueue.ack('{q}', 1); COMMIT;
@@ -79,14 +73,6 @@ const SESSIONS: [([i64; 3], &str); 14] = [
         "SELECT xqueue.take('{q}', count => 2); BEGIN ISOLATION LEVEL REPEATABLE READ;
         UPDATE {q} SET status = 'T', owner = '{session}' WHERE id = 3
         RETURNING (SELECT count(*) FROM xqueue.ack('{q}', 3)); COMMIT; SELECT xqueue.ack('{q}', 1)",
-    ),
-    // A change that is undone is not noted, and one that stays is.
-    (
-        [10, 1, 10],
-        "BEGIN; SELECT xqueue.take('{q}'); SAVEPOINT a; SELECT xqueue.take('{q}'); SAVEPOINT b;
-        SELECT xqueue.ack('{q}', 1); SELECT xqueue.take('{q}'); ROLLBACK TO b;
-        SELECT xqueue.release('{q}', 2); RELEASE a; COMMIT;
-        BEGIN; SELECT xqueue.take('{q}'); SELECT xqueue.ack('{q}', 1); ROLLBACK",
     ),
     // Sub-queues.
     (
@@ -108,11 +94,6 @@ const SESSIONS: [([i64; 3], &str); 14] = [
         [2, 1, 2],
         "BEGIN; UPDATE {q} SET status = 'T', owner = '{session}' WHERE id = 1;
         PREPARE TRANSACTION '{q}'; COMMIT PREPARED '{q}'",
-    ),
-    (
-        [3, 1, 2],
-        "SELECT xqueue.take('{q}', done => NULL::bigint);
-        SELECT xqueue.take('{q}', done => 1)",
     ),
     (
         [3, 1, 1],
@@ -168,31 +149,6 @@ fn in_batches_and_more_than_are_noted() {
     }
 }
 
-#[test]
-fn some_of_a_few_that_were_taken_at_once() {
-    for features in [json!({}), json!({"ttr": 600}), json!({"retry": true})] {
-        let (mut q, mut c) = filled(features, 60);
-        for _ in 0..3 {
-            let taken = ids(&take(&mut c, &q.name, "0", 16));
-            taken[..6].iter().for_each(|id| drop(ack(&mut c, &q.name, *id)));
-            let sql = format!("SELECT xqueue.ack('{{q}}', ARRAY{:?}::bigint[])", &taken[6..14]);
-            q.run(&mut c, &sql);
-        }
-        ends(&mut q, c, 18);
-    }
-}
-
-#[test]
-fn a_task_that_was_given_back_by_the_worker_and_taken_again() {
-    let (mut q, mut c) = filled(json!({"ttr": "30 ms"}), 1);
-    for _ in 0..3 {
-        assert_eq!(ids(&take(&mut c, &q.name, "0", 1)), [1]);
-        q.wait_for("ready", 1);
-    }
-    q.run(&mut c, "SELECT xqueue.take('{q}', ttr => '1 hour')");
-    ends(&mut q, c, 1);
-}
-
 /// Another session truncates the queue, or downgrades and upgrades it.
 #[test]
 fn after_another_session_has_changed_the_queue() {
@@ -223,21 +179,6 @@ fn in_a_session_of_two_connections() {
         q.wait_for("ready", if opens { 1 } else { 2 });
         ends(&mut q, last, 3);
     }
-}
-
-#[test]
-fn discard_all_ends_a_session_and_begins_another() {
-    let (mut q, mut c) = filled(json!({}), 3);
-    for _ in 0..3 {
-        q.run(&mut c, "SELECT xqueue.take('{q}')");
-        c.run("DISCARD ALL");
-        q.wait_for("ready", 3);
-    }
-    // Other DISCARD commands keep the tasks.
-    q.run(&mut c, "SELECT xqueue.take('{q}', count => 2)");
-    c.run("DISCARD PLANS; DISCARD SEQUENCES; DISCARD TEMP; RESET ALL");
-    assert_eq!(ack(&mut c, &q.name, 1).len(), 1);
-    ends(&mut q, c, 2);
 }
 
 /// Keys without positions, and the greatest uuid and the one before it.

@@ -134,29 +134,6 @@ fn transaction_mode_ack_in_another_transaction_is_refused() {
     assert!(warnings.is_empty(), "{warnings:?}");
 }
 
-/// Connections of different roles never share a pool, even if both roles can see each other's sessions.
-#[test]
-fn a_refusal_between_roles_mentions_no_pooler() {
-    let mut q = Queue::new("pooled");
-    let role = Role::create();
-    q.sql(&format!("GRANT ALL ON {{q}} TO {}", role.name));
-    put(&mut q.admin, &q.name, 1);
-    let hint_for = |c: &mut Client| {
-        let ack = format!("SELECT xqueue.ack('{}', 1)", q.name);
-        expect_error(c, &ack, "55006", "is taken by").hint().map(str::to_owned).expect("a hint")
-    };
-    let mut admin = q.client();
-    let (mut first, mut second) = (role.client(), role.client());
-    assert_eq!(take_all(&mut first, &q.name), [1]);
-    assert!(hint_for(&mut second).contains("pooler"));
-    assert!(!hint_for(&mut admin).contains("pooler"));
-    release(&mut first, &q.name, 1);
-    assert_eq!(take_all(&mut admin, &q.name), [1]);
-    assert!(!hint_for(&mut first).contains("pooler"));
-    drop((admin, first, second));
-    q.wait_for("ready", 1);
-}
-
 /// Each transaction can run on any connection, so the client names its session.
 #[test]
 fn transaction_mode_identity_in_each_transaction() {

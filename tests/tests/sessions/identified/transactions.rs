@@ -61,25 +61,6 @@ fn an_opening_that_is_rolled_back() {
     q.wait_for("ready", 1);
 }
 
-/// Rolling back to a savepoint undoes the opening and leaves no phantom session.
-#[test]
-fn opened_for_one_transaction_again_after_a_savepoint() {
-    let mut q = Queue::new("session");
-    let mut c = q.client();
-    let id = put(&mut c, &q.name, 1);
-    c.run("BEGIN; SAVEPOINT s");
-    let ghost = open_local(&mut c);
-    c.run("ROLLBACK TO s");
-    let session = open_local(&mut c);
-    assert_ne!(session, ghost);
-    take_all(&mut c, &q.name);
-    c.run("COMMIT");
-    assert!(is_taken(&mut q.admin, &q.name, id));
-    assert!(shown(&mut q.admin, &session).is_some());
-    join(&mut c, &session);
-    assert_eq!(ack(&mut c, &q.name, id).len(), 1);
-}
-
 /// Begins a transaction in a session with this grace period, and waits until the session's lease has expired.
 fn begin_beyond_the_lease(c: &mut Client, grace: &str) -> String {
     let open = format!("SELECT xqueue.identify(grace => '{grace}', local => true)::text");
@@ -98,19 +79,6 @@ fn begin_beyond_the_lease(c: &mut Client, grace: &str) -> String {
     session
 }
 
-/// A transaction that outlasts the grace period keeps its session, and the grace begins when the transaction ends.
-#[test]
-fn a_transaction_longer_than_the_grace() {
-    let mut q = Queue::new("session");
-    let mut c = q.client();
-    for _ in 0..20 {
-        let session = begin_beyond_the_lease(&mut c, "60 ms");
-        c.run("COMMIT");
-        wait_until("it is over", || shown(&mut q.admin, &session).is_none());
-    }
-    put(&mut c, &q.name, 1);
-}
-
 /// While a transaction keeps a session beyond its lease, the transaction can name it again, and others can join it.
 #[test]
 fn a_session_in_use_beyond_its_lease() {
@@ -125,6 +93,7 @@ fn a_session_in_use_beyond_its_lease() {
     other.run(&join_local(&session));
     assert_eq!(ack(&mut c, &q.name, id).len(), 1);
     c.run("COMMIT");
+    wait_until("it is over", || shown(&mut q.admin, &session).is_none());
 }
 
 /// Its grace begins at the end of the transaction, so the next transaction can join it immediately.
