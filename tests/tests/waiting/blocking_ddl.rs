@@ -67,34 +67,6 @@ fn what_leaves_the_queue_in_place() {
     }
 }
 
-#[test]
-fn rename_of_table_schema_and_columns() {
-    let mut q = Queue::new("ddl");
-    let mut admin = q.client();
-    let schema = unique("ddl_to");
-    let waiter = Waiter::take(&mut q);
-    let old = q.name.clone();
-    ddl(
-        &mut q,
-        &format!(
-            "CREATE SCHEMA {schema}; ALTER TABLE {{q}} RENAME TO moved; ALTER TABLE moved SET SCHEMA {schema};
-             ALTER TABLE {schema}.moved RENAME COLUMN status TO state;
-             ALTER TABLE {schema}.moved RENAME COLUMN runat TO act_at;
-             ALTER TABLE {schema}.moved RENAME COLUMN id TO number"
-        ),
-    );
-    q.name = format!("{schema}.moved");
-    q.status_is("state", LETTERS);
-    q.sql("SELECT xqueue.put('{q}', '{\"payload\": 5}')");
-    let (mut client, task) = waiter.task();
-    assert_eq!((&task["payload"], &task["state"]), (&json!(5), &json!("T")));
-    let number = task["number"].as_i64().unwrap();
-    assert_eq!(ack(&mut client, &q.name, number).len(), 1);
-    expect_error(&mut admin, &format!("SELECT xqueue.take('{old}')"), "42P01", "");
-    drop(q);
-    admin.run(&format!("DROP SCHEMA {schema}"));
-}
-
 /// `check` waits for the worker to repair what it reports, and its own lock must not prevent the repair.
 #[test]
 fn a_check_that_waits_holds_no_lock() {

@@ -18,18 +18,6 @@ fn room_of_what_is_deleted_in_a_savepoint_stays_reserved() {
     q.assert_tasks(&[("total", 3)]);
 }
 
-/// Deletes make room for puts of the same transaction immediately, and for other transactions after the commit.
-#[test]
-fn what_the_same_transaction_deletes_is_room() {
-    let mut q = Queue::limited("capacity", 2, 2);
-    q.sql("BEGIN; DELETE FROM {q}; INSERT INTO {q} SELECT FROM generate_series(1, 2); COMMIT");
-    q.sql("BEGIN; TRUNCATE {q}; SELECT xqueue.put('{q}', '[{}, {}]'); COMMIT");
-    q.sql("BEGIN; SAVEPOINT s; TRUNCATE {q}; INSERT INTO {q} DEFAULT VALUES; ROLLBACK TO s");
-    q.fails("INSERT INTO {q} DEFAULT VALUES", "53400", "is full");
-    q.sql("ROLLBACK");
-    q.assert_tasks(&[("total", 2)]);
-}
-
 /// Capacity that turns out not to be needed is returned when the call ends, not with the transaction.
 #[test]
 fn what_a_trigger_drops_is_room() {
@@ -59,36 +47,6 @@ fn what_a_trigger_adds_needs_room() {
 }
 
 #[test]
-fn the_capacity_of_a_live_queue_is_changed() {
-    let mut q = Queue::new("capacity");
-    q.fill(5);
-    let capacity = |q: &mut Queue, capacity: Value| {
-        q.upgrade(&json!({"features": {"capacity": capacity}}))["features"]["capacity"].clone()
-    };
-    assert_eq!(capacity(&mut q, json!(3)), json!(3));
-    assert_eq!(q.puts(1), 0, "it holds five");
-    q.drain(2);
-    assert_eq!(q.puts(1), 0, "it holds three");
-    q.drain(1);
-    assert_eq!(q.puts(1), 1);
-    assert_eq!(capacity(&mut q, json!(4)), json!(4));
-    assert_eq!((q.puts(1), q.puts(1)), (1, 0));
-    q.sql("BEGIN");
-    capacity(&mut q, json!(10));
-    assert_eq!(q.puts(1), 1);
-    q.sql("ROLLBACK");
-    assert_eq!(q.puts(1), 0);
-    // The limit also holds in the transaction that lowers it, and in the one that makes the queue.
-    q.sql("BEGIN");
-    capacity(&mut q, json!(2));
-    assert_eq!(q.puts(1), 0);
-    assert!(q.ask("SELECT xqueue.put('{q}', '{}', timeout => '1 day')").is_empty(), "in vain");
-    q.sql("COMMIT");
-    assert_eq!(capacity(&mut q, json!(false)), json!(false));
-    assert_eq!(q.puts(7), 7);
-}
-
-#[test]
 fn a_queue_is_filled_in_the_transaction_that_makes_it() {
     let mut q = Queue::adopt(&database(), &unique("capacity"));
     q.sql("BEGIN; SELECT xqueue.create('{q}', '{\"features\": {\"capacity\": 2}}')");
@@ -96,6 +54,13 @@ fn a_queue_is_filled_in_the_transaction_that_makes_it() {
     q.fill(1);
     q.sql("COMMIT");
     assert_eq!(q.puts(1), 0);
+    // The limit also holds in the transaction that lowers it.
+    q.drain(1);
+    q.sql("BEGIN");
+    q.upgrade(&json!({"features": {"capacity": 1}}));
+    assert_eq!(q.puts(1), 0);
+    assert!(q.ask("SELECT xqueue.put('{q}', '{}', timeout => '1 day')").is_empty(), "in vain");
+    q.sql("COMMIT");
     q.sql("DROP TABLE {q}; CREATE TABLE {q} (id int PRIMARY KEY); INSERT INTO {q} VALUES (1), (2), (3)");
     q.upgrade(&json!({"features": {"capacity": 2}}));
     q.fails("INSERT INTO {q} VALUES (4)", "53400", "is full");

@@ -10,16 +10,26 @@ const CAPACITY: i64 = 10;
 const PRODUCERS: i64 = 100;
 const TASKS: i64 = 6;
 
-/// Puts its tasks and waits for capacity: alone or in batches, and rolls some back.
+/// Puts its tasks, alone or in batches, and rolls some back. It waits for capacity, or inserts by hand when there is some.
 fn produce(mut c: Client, name: &str, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let mut left = TASKS;
     while left > 0 {
         let some = random.random_range(1..=left.min(3));
         let is_undone = random.random_bool(0.2);
-        let sql = format!("SELECT xqueue.put('{{q}}', '{}', timeout => '60s')", empty_tasks(some));
         c.run(if is_undone { "BEGIN" } else { "" });
-        assert_eq!(ask(&mut c, name, &sql).len() as i64, some, "within its timeout");
+        if random.random_bool(0.3) {
+            let insert = format!("INSERT INTO {name} SELECT FROM generate_series(1, {some})");
+            if let Err(error) = try_sql(&mut c, &insert) {
+                assert_eq!(code(&error), "53400");
+                c.run("ROLLBACK");
+                continue;
+            }
+        } else {
+            let tasks = empty_tasks(some);
+            let put = format!("SELECT xqueue.put('{{q}}', '{tasks}', timeout => '60s')");
+            assert_eq!(ask(&mut c, name, &put).len() as i64, some, "within its timeout");
+        }
         c.run(if is_undone { "ROLLBACK" } else { "" });
         left -= if is_undone { 0 } else { some };
     }
@@ -40,25 +50,6 @@ fn consume(mut c: Client, name: &str, are_all_put: &AtomicBool) -> i64 {
     }
 }
 
-/// Does work. Meanwhile an observer never sees more tasks than the capacity.
-fn observed<T>(name: &str, work: impl FnOnce() -> T) -> T {
-    let (sql, is_over) = (format!("SELECT count(*) FROM {name}"), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        let observer = scope.spawn(|| {
-            let (mut c, mut most) = (connect(), 0);
-            while !is_over.load(Ordering::Relaxed) {
-                most = most.max(scalar::<i64>(&mut c, &sql, &[]));
-            }
-            most
-        });
-        let done = work();
-        is_over.store(true, Ordering::Relaxed);
-        let most = observer.join().unwrap();
-        assert!(most <= CAPACITY, "{most} tasks were seen");
-        done
-    })
-}
-
 #[test]
 fn a_hundred_producers() {
     let seed = seed();
@@ -66,53 +57,28 @@ fn a_hundred_producers() {
     let name = q.name.clone();
     let are_all_put = AtomicBool::new(false);
     let clients: Vec<Client> = (0..PRODUCERS).map(|_| q.client()).collect();
-    let done = observed(&name, || {
-        std::thread::scope(|scope| {
-            let consumers: Vec<_> =
-                (0..4).map(|_| scope.spawn(|| consume(connect(), &name, &are_all_put))).collect();
-            let producers = clients.into_iter().enumerate().map(|(n, client)| {
-                let name = &name;
-                scope.spawn(move || produce(client, name, seed ^ n as u64))
-            });
-            producers.collect::<Vec<_>>().into_iter().for_each(|p| p.join().unwrap());
-            are_all_put.store(true, Ordering::Relaxed);
-            consumers.into_iter().map(|c| c.join().unwrap()).sum::<i64>()
-        })
+    let is_over = AtomicBool::new(false);
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut c = connect();
+            while !is_over.load(Ordering::Relaxed) {
+                let seen: i64 = scalar(&mut c, &format!("SELECT count(*) FROM {name}"), &[]);
+                assert!(seen <= CAPACITY, "{seen} tasks were seen");
+            }
+        });
+        let consumers: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| consume(connect(), &name, &are_all_put))).collect();
+        let producers = clients.into_iter().enumerate().map(|(n, client)| {
+            let name = &name;
+            scope.spawn(move || produce(client, name, seed ^ n as u64))
+        });
+        producers.collect::<Vec<_>>().into_iter().for_each(|p| p.join().unwrap());
+        are_all_put.store(true, Ordering::Relaxed);
+        let done = consumers.into_iter().map(|c| c.join().unwrap()).sum::<i64>();
+        is_over.store(true, Ordering::Relaxed);
+        done
     });
     assert_eq!(done, PRODUCERS * TASKS);
     q.assert_tasks(&[("total", 0)]);
     assert_eq!(q.calls("put"), PRODUCERS * TASKS);
-}
-
-/// Inserts by hand are refused without capacity. The limit holds regardless of how their transactions end.
-#[test]
-fn by_hand() {
-    let mut q = Queue::limited("crowd", CAPACITY, 0);
-    let name = q.name.clone();
-    let insert_and_delete = |mut c: Client, n: u64| {
-        let mut random = StdRng::seed_from_u64(n);
-        for _ in 0..60 {
-            let rows = random.random_range(1..5);
-            let end = if random.random_bool(0.3) { "ROLLBACK" } else { "COMMIT" };
-            let sql =
-                format!("BEGIN; INSERT INTO {name} SELECT FROM generate_series(1, {rows}); {end}");
-            if let Err(error) = c.batch_execute(&sql) {
-                assert_eq!(code(&error), "53400");
-                c.run("ROLLBACK");
-            }
-            c.run(&format!(
-                "DELETE FROM {name} WHERE id IN (SELECT id FROM {name} LIMIT {rows} FOR UPDATE SKIP LOCKED)"
-            ));
-        }
-    };
-    observed(&name, || {
-        std::thread::scope(|scope| {
-            for n in 0..8 {
-                let c = q.client();
-                scope.spawn(move || insert_and_delete(c, n));
-            }
-        });
-    });
-    q.sql("DELETE FROM {q}");
-    assert_eq!(q.puts(CAPACITY) as i64, CAPACITY, "all the room is back");
 }
