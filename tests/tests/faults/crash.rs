@@ -235,25 +235,6 @@ fn delayed_tasks_are_promoted(q: &mut Queue, _: &str) -> After {
     })
 }
 
-#[test]
-fn several_databases() {
-    let server = Server::alone();
-    let mut databases = ["crash_db"; 2].map(Database::new);
-    let mut queues = databases.each_ref().map(|d| Queue::new_in(&d.name, "crash"));
-    for q in &mut queues {
-        put(&mut q.admin, &q.name, 1);
-        take_all(&mut q.admin, &q.name);
-        q.sql("SELECT xqueue.put('{q}', '{}', '300 milliseconds')");
-    }
-    server.restart("immediate");
-    for q in &mut queues {
-        q.reconnect();
-        q.wait_for("ready", 2);
-    }
-    drop(queues);
-    databases.iter_mut().for_each(|database| database.admin = connect());
-}
-
 /// The server writes debug messages in critical sections, where nothing must be allocated.
 #[test]
 fn debug_messages_of_a_critical_section_end_no_server() {

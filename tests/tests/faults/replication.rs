@@ -5,7 +5,7 @@ use crate::ends::fail_over;
 use xqueue_tests::*;
 
 #[test]
-fn a_new_primary_gives_back_promotes_wakes_and_counts() {
+fn a_new_primary_gives_back_promotes_and_counts() {
     let (primary, standby) = Cluster::with_standby();
     let features = json!({"delayed": true, "buried": true, "keep": true, "ttr": true});
     let mut q = Queue::make_at(primary.config(), "jobs", COLUMNS, &json!({"features": features}));
@@ -31,25 +31,13 @@ fn a_new_primary_gives_back_promotes_wakes_and_counts() {
     assert_eq!(scalar::<Option<String>>(&mut reader, paused, &[]).as_deref(), Some("infinity"));
 
     fail_over(&primary, &standby);
-    assert!(try_sql(&mut lost, "SELECT 1").is_err(), "the old primary is gone");
     q.move_to(standby.config());
-    q.wait_for("taken", 0);
-    q.assert_exact();
     q.wait_for("ready", 44);
     q.assert_tasks(&[("ready", 44), ("taken", 0), ("waiting", 2), ("buried", 5), ("done", 4)]);
 
-    let mut consumer = q.client();
-    let again = "SELECT xqueue.ack('jobs', 5)";
-    let error = expect_error(&mut consumer, again, "55000", "task 5 is not taken by anybody");
-    assert!(error.hint().is_some());
     assert!(take_all(&mut reader, "jobs").is_empty());
     q.sql("SELECT xqueue.resume('{q}')");
     assert_eq!(take_all(&mut reader, "jobs").len(), 44);
-    let waiter = Waiter::take(&mut q);
-    let new = put(&mut q.admin, "jobs", 1);
-    let (mut woken, task) = waiter.task();
-    assert_eq!(id(&task), new);
-    ack(&mut woken, "jobs", new);
     drop(reader);
     q.wait_for("ready", 44);
     standby.assert_quiet();
@@ -61,7 +49,7 @@ fn a_new_primary_gives_back_promotes_wakes_and_counts() {
     fail_over(&standby, &third);
     q.move_to(third.config());
     q.wait_for("ready", 44);
-    q.assert_tasks(&[("ready", 44), ("taken", 0), ("waiting", 2), ("buried", 5), ("done", 5)]);
+    q.assert_tasks(&[("ready", 44), ("taken", 0), ("waiting", 2), ("buried", 5), ("done", 4)]);
     third.assert_quiet();
     drop(q); // It checks itself while its server is there.
 }

@@ -1,6 +1,5 @@
 //! More databases than worker slots: databases take turns, and due work in each of them is done.
 
-use std::collections::HashSet;
 use std::net::UdpSocket;
 use std::time::Duration;
 use xqueue_tests::*;
@@ -245,35 +244,6 @@ fn owners_code_that_fails_or_does_not_end_takes_no_turn_of_other_databases() {
         q.wait_for("ready", 1);
         wait_until("nothing is wrong any more", || q.error().is_empty());
     }
-}
-
-/// A worker that left before would leave as much to its successor.
-#[test]
-fn a_worker_reads_all_definitions_before_it_leaves() {
-    const QUEUES: i64 = 150;
-    let server = Cluster::new(TWO_PLACES);
-    let mut all = crowd(&server);
-    let (many, busy) = all.split_first_mut().expect("a database");
-    // The definition of a table with many checks takes milliseconds to read.
-    let checks = format!(", CHECK (id > 0{})", " AND id > 0".repeat(11)).repeat(60);
-    many.sql(&format!("CREATE TABLE checked (id bigint PRIMARY KEY{checks})"));
-    let each = |q: &mut Queue, sql: &str| {
-        q.sql(&format!("DO $$ BEGIN FOR n IN 1..{QUEUES} LOOP {sql}; END LOOP; END $$"));
-    };
-    each(
-        many,
-        "EXECUTE format('CREATE TABLE many%s (LIKE checked INCLUDING ALL)', n); PERFORM xqueue.upgrade('many' || n)",
-    );
-    keep_busy(&mut busy[..3], 5000);
-    each(many, "EXECUTE format('ALTER TABLE many%s DISABLE TRIGGER xqueue_insert', n)");
-    let worker = "SELECT max(pid) FROM xqueue.workers WHERE database = 'crowd0'";
-    let read = "SELECT count(*) FROM xqueue.queues WHERE error LIKE '%missing or disabled%'";
-    let mut workers = HashSet::new();
-    wait_until("all definitions are read", || {
-        workers.extend(scalar::<Option<i32>>(&mut many.admin, worker, &[]));
-        scalar::<i64>(&mut many.admin, read, &[]) == QUEUES
-    });
-    assert!(workers.len() <= 3, "{workers:?}");
 }
 
 /// A recount gets no worker slot at first, but the databases still take turns.

@@ -8,11 +8,6 @@ use xqueue_tests::*;
 /// Features, additional columns, and the columns and values of the tasks.
 const CASES: &[(&str, &str, &str)] = &[
     (
-        r#"{"delayed": true}"#,
-        "",
-        "(status, runat) VALUES ('W', now()), ('W', now() + '1 day'), ('R', NULL)",
-    ),
-    (
         r#"{"delayed": true, "tube": true, "priority": true}"#,
         "",
         "(status, runat, tube, priority) VALUES ('W', now(), 'a', 3), ('W', now(), NULL, 1)",
@@ -50,11 +45,6 @@ const CASES: &[(&str, &str, &str)] = &[
          FROM unnest(ARRAY[NULL, -1, 0, 1, 2, 3, 4, 5, 6, 9, 2147483647]) n",
     ),
     (
-        r#"{"ttr": 5, "retry": {"backoff": 10000, "factor": 1}}"#,
-        "",
-        "(status, runat, owner, attempts) SELECT 'T', now(), OWNER, n FROM generate_series(0, 3) n",
-    ),
-    (
         r#"{"zombie": true, "delayed": true}"#,
         "",
         "(status, runat) VALUES ('Z', now()), ('Z', now() + '1 day'), ('W', now())",
@@ -66,7 +56,6 @@ const CASES: &[(&str, &str, &str)] = &[
          ('T', now(), OWNER, '2100-01-01'), ('R', now() + '1 day', NULL, NULL), ('R', NULL, NULL, NULL)",
     ),
     (r#"{}"#, "", "(status, owner) SELECT 'T', OWNER FROM generate_series(1, 5)"),
-    (r#"{}"#, "", "(status, owner) SELECT 'T', gen_random_uuid() FROM generate_series(1, 5)"),
     (
         r#"{"retry": {"limit": 1}, "keep": true}"#,
         "",

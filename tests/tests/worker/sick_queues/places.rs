@@ -61,21 +61,6 @@ fn tasks_that_a_trigger_refuses_are_tried_less_and_less_and_hold_up_no_other() {
     wait_until("the error is gone", || q.error().is_empty());
 }
 
-#[test]
-fn what_took_too_long_is_tried_again_though_nothing_else_falls_due() {
-    let server = Cluster::new("xqueue.worker_timeout = 100\n");
-    let mut q = queue_at(&server, "slow");
-    q.before_each(
-        "UPDATE",
-        "IF EXISTS (SELECT FROM public.{q}_slow) THEN PERFORM pg_sleep(100); END IF; RETURN NEW",
-    );
-    q.sql("CREATE TABLE {q}_slow AS SELECT");
-    q.sql(DUE);
-    wait_until("it takes too long", || !q.error().is_empty());
-    q.sql("DELETE FROM {q}_slow");
-    q.wait_for("ready", 1);
-}
-
 /// A job worker is needed for an owner's trigger, and for a check that can take long.
 #[test]
 fn without_a_place_for_a_job_worker_other_queues_go_on_and_the_log_names_the_setting() {
