@@ -59,7 +59,7 @@ fn nothing_is_taken_for_a_client_that_was_killed_while_it_waited() {
         q.wait_for_consumers(1);
         child.kill();
         q.wait_for_consumers(0);
-        let task = put(&mut q.admin, &q.name, 1);
+        let task = put(&mut pooler.client(), &q.name, 1);
         q.assert_tasks(&[("ready", 1), ("total", 1)]);
         assert_eq!(take_all(&mut pooler.client(), &q.name), [task], "{mode}");
     }
@@ -198,21 +198,5 @@ fn transaction_mode_gives_back_the_tasks_of_a_client_that_is_gone() {
         drop(consumer);
         wait_until("the task is given back", || q.calls(call) == 1);
         q.assert_tasks(&[("ready", 1)]);
-    }
-}
-
-/// Producers can use any mode of the pool.
-#[test]
-fn producers_in_every_mode() {
-    for mode in ["session", "transaction", "statement"] {
-        let pooler = Pooler::start(mode, 2);
-        let mut q = Queue::new("pooled");
-        let name = q.name.clone();
-        let mut producers = [pooler.client(), pooler.client()];
-        for number in 0..20 {
-            let put = format!("SELECT xqueue.put('{name}', '{{\"payload\": {number}}}')");
-            assert!(ask(&mut producers[number % 2], &put).is_some(), "{mode}");
-        }
-        q.assert_tasks(&[("ready", 20), ("total", 20)]);
     }
 }

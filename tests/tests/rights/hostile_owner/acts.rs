@@ -22,22 +22,17 @@ impl Act {
 }
 
 /// Types, with values that could be mistaken for addresses, lengths or headers.
-const TYPES: [(&str, &str); 18] = [
+const TYPES: [(&str, &str); 13] = [
     ("bigint", "140737488355328"),
-    ("int", "2147483647"),
     ("text", "repeat('x', 5)"),
-    ("varchar(1)", "'T'"),
     ("char(40)", "'R'"),
     ("\"char\"", "'T'"),
     ("bytea", "'\\x01'"),
     ("bytea", "'\\xffffffffffffffffffffffffffffffffffff'"),
-    ("boolean", "true"),
     ("jsonb", "'{\"a\": [1, 2]}'"),
-    ("json", "'1'"),
     ("float8", "'6.9e-310'"),
     ("uuid", "'00000000-0000-0001-7fff-ffffffffffff'"),
     ("timestamptz", "'-infinity'"),
-    ("uuid[]", "ARRAY[gen_random_uuid()]"),
     ("int8[]", "ARRAY[140737488355328, NULL]"),
     ("{q}_domain", "'x'"),
     ("{q}_row", "ROW(1, 'x')"),
@@ -86,7 +81,6 @@ pub fn columns() -> Vec<Act> {
         swap("runat", "expires"),
         swap("status", "tube"),
         swap("id", "priority"),
-        swap("ttr", "attempts"),
     ]);
     acts.extend(["owner", "runat", "expires", "priority", "attempts"].map(|column| {
         let kind = match column {
@@ -111,7 +105,6 @@ pub fn columns() -> Vec<Act> {
             "UPDATE {q} SET ttr = '-178000000 years', runat = '4714-11-24 BC', expires = '294276-12-31'",
             "UPDATE {q} SET status = 'T', owner = NULL, runat = NULL",
             "ALTER TABLE {q} ALTER payload SET STORAGE EXTERNAL; ALTER TABLE {q} ALTER tube SET STORAGE PLAIN",
-            "ALTER TABLE {q} ALTER reason SET STORAGE EXTENDED, ALTER reason SET STATISTICS 0",
             "ALTER TABLE {q} ADD COLUMN more int DEFAULT 1 / 0",
             "ALTER TABLE {q} ADD COLUMN more {q}_row DEFAULT ROW(1, 'x')",
             "ALTER TABLE {q} ADD COLUMN more {q}_domain DEFAULT 'x' NOT NULL",
@@ -132,7 +125,6 @@ pub fn tables() -> Vec<Act> {
         "CREATE RULE r AS ON DELETE TO {q} DO INSTEAD UPDATE {q} SET owner = NULL WHERE id = OLD.id",
         "CREATE TABLE {q}_heir () INHERITS ({q}); INSERT INTO {q}_heir (status) VALUES ('R'), ('T')",
         "CREATE TABLE {q}_elder (id bigint NOT NULL, status text); ALTER TABLE {q} INHERIT {q}_elder",
-        "CREATE TABLE {q}_elder (id bigint NOT NULL); ALTER TABLE {q} INHERIT {q}_elder",
         "ALTER TABLE {q} ENABLE ROW LEVEL SECURITY",
         "ALTER TABLE {q} FORCE ROW LEVEL SECURITY; ALTER TABLE {q} ENABLE ROW LEVEL SECURITY",
         "ALTER TABLE {q} FORCE ROW LEVEL SECURITY; ALTER TABLE {q} ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON {q} USING (id / 0 = 1)",
@@ -149,12 +141,8 @@ pub fn tables() -> Vec<Act> {
         "CREATE TRIGGER t AFTER UPDATE ON {q} FOR EACH ROW WHEN (pg_trigger_depth() < 3) EXECUTE FUNCTION {q}_alter()",
         "CREATE CONSTRAINT TRIGGER t AFTER UPDATE ON {q} DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {q}_alter()",
         "ALTER TABLE {q} SET UNLOGGED",
-        "ALTER TABLE {q} SET TABLESPACE pg_default; CLUSTER {q} USING {q}_pkey",
         "ALTER TABLE {q} SET ACCESS METHOD heap2",
         "ALTER TABLE {q} SET ACCESS METHOD heap2; ALTER TABLE {q} SET ACCESS METHOD heap",
-        "ALTER TABLE {q} REPLICA IDENTITY NOTHING",
-        "ALTER TABLE {q} SET (fillfactor = 10, autovacuum_enabled = off)",
-        "ALTER TABLE {q} RENAME TO {q}_other; ALTER TABLE {q}_other RENAME TO {q}",
         "ALTER TABLE {q} RENAME TO {q}_gone; CREATE VIEW {q} AS SELECT * FROM {q}_gone",
         "DROP TABLE {q}; CREATE TABLE {q} (id text, owner bigint)",
         "DROP TABLE {q}",
@@ -166,7 +154,6 @@ pub fn tables() -> Vec<Act> {
         "CREATE TRIGGER t BEFORE INSERT ON {q} FOR EACH ROW EXECUTE FUNCTION xqueue_internal.row_arrives()",
         "REVOKE ALL ON {q} FROM CURRENT_USER",
         "REVOKE SELECT, UPDATE ON {q} FROM CURRENT_USER; GRANT SELECT (id), UPDATE (status) ON {q} TO CURRENT_USER",
-        "TRUNCATE {q}",
         "UPDATE {q} SET tube = repeat('x', 8000), payload = to_jsonb(repeat('y', 100000))",
         "CREATE TABLE {q}_child (task bigint REFERENCES {q} (id) ON DELETE CASCADE); INSERT INTO {q}_child SELECT id FROM {q}",
         "CREATE TABLE {q}_child (task bigint REFERENCES {q} (id) DEFERRABLE INITIALLY DEFERRED); INSERT INTO {q}_child SELECT id FROM {q}",
