@@ -9,4 +9,3 @@ mod identity_attacks;
 mod limits;
 mod looking;
 mod privilege_matrix;
-mod privileges;

@@ -279,3 +279,18 @@ fn execute_is_needed_on_what_a_role_calls_and_nothing_else() {
         admin.run(&format!("DROP OWNED BY {} CASCADE", role.name));
     }
 }
+
+#[test]
+fn a_waiter_that_loses_its_privilege() {
+    let mut q = Queue::new("priv");
+    let role = Role::create();
+    let (name, r) = (q.name.clone(), role.name.clone());
+    q.sql(&format!("GRANT SELECT, UPDATE ON {{q}} TO {r}"));
+    let waiter = Waiter::start(role.client(), &format!("SELECT xqueue.take('{name}', '30s')"));
+    q.wait_for_consumers(1);
+    q.sql(&format!("REVOKE UPDATE ON {{q}} FROM {r}"));
+    let next = Waiter::take(&mut q);
+    let id = put(&mut q.admin, &name, 1);
+    assert_eq!(waiter.error().1.code().code(), "42501");
+    assert_eq!(xqueue_tests::id(&next.task().1), id, "the wake-up went to the next");
+}

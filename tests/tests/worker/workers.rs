@@ -128,29 +128,6 @@ fn databases_that_cannot_be_connected_to() {
     wait_running(&mut inside);
 }
 
-/// Sessions that stay in such a database can request a worker, which is no failure.
-#[test]
-fn a_database_that_is_closed_while_sessions_are_in_it() {
-    let server = Cluster::new("");
-    let mut c = server.client();
-    let mut inside = server.new_database("closed");
-    inside.run(JOBS);
-    wait_running(&mut inside);
-    c.run("ALTER DATABASE closed ALLOW_CONNECTIONS false");
-    let own = "FROM xqueue.workers WHERE database = 'closed'";
-    let end = format!("SELECT pg_terminate_backend(pid) {own}");
-    assert!(scalar::<bool>(&mut c, &end, &[]));
-    inside.run("SELECT xqueue.put('jobs', '{}', delay => '10 ms')");
-    let lacks = format!("SELECT count(*) = 1 {own} AND pid IS NULL");
-    wait_until("it has no worker", || scalar(&mut c, &lacks, &[]));
-    // The launcher looks at the closed database once a second.
-    serves_another(&server, "other", "2 s");
-    assert!(scalar::<bool>(&mut c, &lacks, &[]), "the launcher has looked at it again");
-    c.run("ALTER DATABASE closed ALLOW_CONNECTIONS true");
-    wait_until("it has a worker again", || scalar(&mut inside, IS_READY, &[]));
-    assert!(!server.log().contains("xqueue: no "), "{}", server.log());
-}
-
 #[test]
 fn a_worker_that_is_stopped() {
     let database = Database::new("workers");
