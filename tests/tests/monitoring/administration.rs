@@ -3,17 +3,6 @@
 use xqueue_tests::*;
 
 #[test]
-fn the_state_before_and_after_the_extension_is_there() {
-    let database = Database::empty("state");
-    let mut c = database.client();
-    c.run("BEGIN; CREATE EXTENSION xqueue");
-    // The worker that came to inspect the new database leaves first.
-    wait_until("nobody has asked for a worker", || state(&mut c) == "INIT");
-    c.run("COMMIT");
-    wait_running(&mut c);
-}
-
-#[test]
 fn a_worker_that_cannot_read_the_list_of_queues_is_starting() {
     let database = Database::new("state");
     let (mut c, mut blocker) = (database.client(), database.client());

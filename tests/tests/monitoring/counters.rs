@@ -73,30 +73,28 @@ fn a_prepared_transaction_with_predicate_locks() {
     assert_eq!(q.puts(1), 1);
 }
 
+/// The other one has only read, or has put a task.
 #[test]
-fn a_prepared_transaction_beside_one_that_has_only_read() {
-    let mut q = Queue::new("serializable");
-    q.sql("SELECT xqueue.put('{q}', '{}')");
-    q.sql(
-        "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT count(*) FROM {q}; SELECT FROM {q} FOR KEY SHARE;
-         PREPARE TRANSACTION '{q}_reads'",
-    );
-    prepare_put(&mut q);
-    q.sql("COMMIT PREPARED '{q}'");
-    q.assert_tasks(&[("ready", 2), ("total", 2)]);
-    q.sql("COMMIT PREPARED '{q}_reads'");
-}
-
-#[test]
-fn one_of_two_prepared_transactions_that_have_changed_the_table() {
-    let mut q = Queue::new("serializable");
-    q.sql("BEGIN; SELECT xqueue.put('{q}', '{}'); PREPARE TRANSACTION '{q}_first'");
-    prepare_put(&mut q);
-    q.sql("COMMIT PREPARED '{q}'");
-    q.wait_for("ready", 1);
-    assert_eq!(q.stats()["exact"], json!(false));
-    q.sql("COMMIT PREPARED '{q}_first'");
-    q.assert_tasks(&[("ready", 2), ("total", 2)]);
+fn a_prepared_transaction_beside_another_one() {
+    for (other, tasks) in [
+        (
+            "ISOLATION LEVEL SERIALIZABLE; SELECT count(*) FROM {q}; SELECT FROM {q} FOR KEY SHARE",
+            2,
+        ),
+        ("; SELECT xqueue.put('{q}', '{}')", 3),
+    ] {
+        let mut q = Queue::new("serializable");
+        q.sql("SELECT xqueue.put('{q}', '{}')");
+        q.sql(&format!("BEGIN {other}; PREPARE TRANSACTION '{{q}}_other'"));
+        prepare_put(&mut q);
+        q.sql("COMMIT PREPARED '{q}'");
+        match tasks {
+            2 => q.assert_tasks(&[("ready", 2), ("total", 2)]),
+            _ => assert_eq!(q.stats()["exact"], json!(false)),
+        }
+        q.sql("COMMIT PREPARED '{q}_other'");
+        q.assert_tasks(&[("ready", tasks), ("total", tasks)]);
+    }
 }
 
 /// A prepared transaction that is resolved is counted again. The recount does not wait for an open writer, and stays

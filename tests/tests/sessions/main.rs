@@ -4,6 +4,5 @@ mod connections_lost;
 mod held;
 mod identified;
 mod keepalive;
-mod many_sessions;
 mod ownership;
 mod pgbouncer;

@@ -29,7 +29,10 @@ fn the_extension_comes_goes_and_comes_again() {
 fn create_extension_rolled_back() {
     let database = Database::empty("ext");
     let mut c = database.client();
-    c.run("BEGIN; CREATE EXTENSION xqueue; ROLLBACK; BEGIN; CREATE EXTENSION xqueue; COMMIT");
+    c.run("BEGIN; CREATE EXTENSION xqueue; ROLLBACK; BEGIN; CREATE EXTENSION xqueue");
+    // The worker that came to inspect the new database leaves first.
+    wait_until("nobody has asked for a worker", || state(&mut c) == "INIT");
+    c.run("COMMIT");
     wait_running(&mut c);
     c.run("BEGIN; SAVEPOINT s; DROP EXTENSION xqueue; ROLLBACK TO s; COMMIT");
     assert_eq!(state(&mut c), "RUNNING");

@@ -4,7 +4,6 @@ mod databases;
 mod delays;
 mod lifetime;
 mod places;
-mod retry;
 mod sick_owners;
 mod sick_queues;
 mod upkeep;

@@ -71,7 +71,6 @@ fn what_users_define_and_what_may_be_costly_is_left_to_a_job_worker() {
     };
     let users = [
         "CREATE INDEX ON {q} USING btree (id own_btree)".to_string(),
-        "CREATE INDEX ON {q} USING btree (status, (id + 1) own_btree)".to_string(),
         "CREATE INDEX ON {q} USING hash (id own_hash)".to_string(),
         "CREATE INDEX ON {q} USING brin (id own_brin)".to_string(),
         indexed("bigint[]", "gin (x own_gin)"),
@@ -83,7 +82,6 @@ fn what_users_define_and_what_may_be_costly_is_left_to_a_job_worker() {
         "ALTER TABLE {q} ADD CHECK (id::text IS NOT NULL OR NULL::own_range IS NULL)".to_string(),
         "ALTER TABLE {q} ADD EXCLUDE USING hash (id WITH =)".to_string(),
         column("own_range"),
-        column("own_multirange"),
         column("checked"),
         column("unchecked"),
         column("checked[]"),
@@ -105,9 +103,7 @@ fn what_users_define_and_what_may_be_costly_is_left_to_a_job_worker() {
     let costly = [
         check("status::text !~ '(a*)*b'"),
         check("octet_length(repeat(status::text, 3)) > 0"),
-        check("factorial(id) > 0"),
         check("status::text LIKE '%'"),
-        check("coalesce(id, 5) > 0"),
         check(&vec!["id > 0"; 300].join(" AND ")),
         check(&format!("status::text <> '{}'", "x".repeat(10_000))),
         "CREATE INDEX ON {q} (lower(status::text))".to_string(),
@@ -116,9 +112,7 @@ fn what_users_define_and_what_may_be_costly_is_left_to_a_job_worker() {
         (0..65).map(|_| "ALTER TABLE {q} ADD CHECK (id > 0);").collect(),
         indexed("letters[]", "gin (x)"),
         indexed("int8range", "gist (x)"),
-        indexed("int8range", "spgist (x)"),
         indexed("jsonb", "gin (x jsonb_path_ops)"),
-        indexed("tsvector", "gist (x)"),
         "CREATE INDEX ON {q} USING brin (id int8_minmax_multi_ops)".to_string(),
     ];
     let servers = [
@@ -131,9 +125,7 @@ fn what_users_define_and_what_may_be_costly_is_left_to_a_job_worker() {
         "CREATE STATISTICS own ON (five() + id), status FROM {q}".to_string(),
         column("letters CHECK (x IN ('a', 'b'))"),
         column("varchar(9) CHECK (length(x) > 0 AND x IN ('a', 'b') OR x IS NULL)"),
-        column("numeric CHECK (NOT x <= 0 AND (x = 5) IS NOT TRUE)"),
         column("int CHECK (x BETWEEN 1 AND 5::smallint) CHECK (x = ANY (ARRAY[1, 2]))"),
-        column("timestamptz CHECK (x < '2100-01-01Z')"),
     ];
     // Coercions that are looked up while an expression runs.
     let json = [
