@@ -257,17 +257,3 @@ fn counts_are_hidden_where_row_security_hides_rows() {
         assert_eq!(values(&mut c, call, &[]).len(), 1);
     }
 }
-
-/// `check` returns the problem instead of raising an error, and other queues are still shown. upgrade/lacking.rs has a
-/// key that is lost.
-#[test]
-fn check_reports_a_column_that_is_gone() {
-    for column in ["owner", "id"] {
-        let mut q = Queue::new("looking");
-        q.sql(&format!("ALTER TABLE {{q}} DROP COLUMN {column} CASCADE"));
-        let problems = q.ask_one("SELECT xqueue.check('{q}')->'problems'").to_string();
-        assert!(problems.contains(&format!("has lost its column \\\"{column}")), "{problems}");
-        q.sql("SELECT FROM xqueue.taken; DROP TABLE {q}");
-        q.abandon();
-    }
-}

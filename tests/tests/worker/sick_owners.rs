@@ -55,19 +55,6 @@ fn slow_to_count(database: &Database, tubes: i32) -> Queue {
     slow
 }
 
-#[test]
-fn a_recount_that_takes_long_makes_no_other_queue_wait() {
-    let database = Database::new("recount");
-    let mut healthy = Queue::new_in(&database.name, "healthy");
-    healthy.is_served(1);
-    let mut slow = slow_to_count(&database, 15);
-    healthy.is_served(3);
-    assert_eq!(slow.stats()["exact"], json!(false), "it is counted meanwhile");
-    // The recount finishes.
-    wait_until("it is counted", || slow.stats()["exact"] == json!(true));
-    slow.sql("TRUNCATE {q}");
-}
-
 /// A recount gives way to a session that locks the list of queues, or an index. Otherwise this session, and all others
 /// behind it, would wait until everything is counted.
 #[test]

@@ -2,7 +2,7 @@
 //! owner's trigger, a job worker makes them by statements. The result is the same.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use xqueue_tests::*;
 
 /// Features, additional columns, and the columns and values of the tasks.
@@ -112,22 +112,23 @@ fn without_statements_the_worker_does_the_same() {
 #[test]
 fn tasks_of_a_connection_that_ends_come_back_while_rights_are_given() {
     let mut q = Queue::new("granted");
-    let (role, is_over) = (Role::create(), AtomicBool::new(false));
+    let role = Role::create();
     std::thread::scope(|scope| {
+        // Dropped at the end of the test, also if it fails.
+        let lasts = Arc::new(());
         for right in ["SELECT", "INSERT"] {
-            let (mut c, is_over) = (q.client(), &is_over);
+            let (mut c, test) = (q.client(), Arc::downgrade(&lasts));
             let grant = format!(
                 "GRANT {right} ON {0} TO {1}; REVOKE {right} ON {0} FROM {1}",
                 q.name, role.name
             );
             scope.spawn(move || {
                 // Two threads update the same row of pg_class.
-                while !is_over.load(Ordering::Relaxed) {
+                while test.strong_count() > 0 {
                     let _ = try_sql(&mut c, &grant);
                 }
             });
         }
-        let _over = OnDrop(&is_over);
         for _ in 0..40 {
             q.sql("INSERT INTO {q} (payload) SELECT NULL FROM generate_series(1, 5)");
             q.run(&mut q.client(), "SELECT xqueue.take('{q}', count => 5)");
@@ -137,15 +138,6 @@ fn tasks_of_a_connection_that_ends_come_back_while_rights_are_given() {
             q.sql("DELETE FROM {q}");
         }
     });
-}
-
-/// Ends the other threads too if the test fails.
-struct OnDrop<'a>(&'a AtomicBool);
-
-impl Drop for OnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// A function that claims to be immutable and notes the kind of process it runs in.

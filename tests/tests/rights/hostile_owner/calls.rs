@@ -17,7 +17,7 @@ const OF_TASKS: [(&str, &str); 12] = [
 ];
 
 /// Functions of a queue, with {q} for the queue.
-const OF_QUEUES: [&str; 27] = [
+const OF_QUEUES: [&str; 24] = [
     "take({q})",
     "take({q}, count => 3, ttr => '1 minute')",
     "take({q}, tube => 'a')",
@@ -25,10 +25,8 @@ const OF_QUEUES: [&str; 27] = [
     "put({q}, '[{\"tube\": \"a\"}, {\"id\": 77, \"status\": \"R\"}]', priority => 1)",
     "put({q}, '{}', delay => '1 millisecond', ttl => '1 hour', tube => 'b')",
     "put({q}, '{}', front => true, timeout => '1 millisecond')",
-    "take({q}, timeout => '1 millisecond')",
     "tasks_by_state({q}, 'R')",
     "tasks_by_state({q}, 'taken', 2)",
-    "tasks_by_state({q}, 'B')",
     "plow({q}, 2)",
     "kick({q}, 2)",
     "stats({q})",
@@ -39,7 +37,6 @@ const OF_QUEUES: [&str; 27] = [
     "release_all({q})",
     "give_back({q})",
     "pause({q}, '1 hour')",
-    "take({q}, count => 2)",
     "resume({q})",
     "take({q}, id => 1)",
     "take({q}, done => 1)",
