@@ -1,5 +1,4 @@
-//! Feature capacity: the number of tasks never exceeds it, no matter how they are put. Also tests which changes free
-//! capacity.
+//! Feature capacity: the number of tasks never exceeds it, no matter how they are put.
 
 use xqueue_tests::*;
 

@@ -10,7 +10,7 @@ const CAPACITY: i64 = 10;
 const PRODUCERS: i64 = 100;
 const TASKS: i64 = 6;
 
-/// Puts its tasks, alone or in batches, and rolls some back. It waits for capacity, or inserts by hand when there is some.
+/// Puts its tasks, alone or in batches, and rolls some back. It waits for capacity, or inserts by hand without waiting.
 fn produce(mut c: Client, name: &str, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let mut left = TASKS;
