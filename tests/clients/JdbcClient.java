@@ -186,68 +186,6 @@ class JdbcClient {
         equal(query(db, TEXT, "CALL xqueue.next('jobs', '0', task => ?::jsonb)", task).get(0), null);
     }
 
-    /** The work of a consumer under test, which the program `attempt` does. At c the consumer is asked to stop. */
-    static class Work {
-        boolean stopped;
-
-        void attempt(String step) throws Exception {
-            var attempt = new ProcessBuilder(env.get("XQUEUE_ATTEMPT"), env.get("JDBC_USER") + ".jobs", step);
-            if (attempt.inheritIO().start().waitFor() != 0) {
-                throw new Exception("the work failed");
-            }
-            stopped = step.equals("c");
-        }
-    }
-
-    static void consume(Work work) throws Exception {
-        while (!work.stopped) {
-            try (var db = connect("")) {
-                takeTasks(db, work);
-            } catch (SQLException e) {
-                // The server restarts, or ended the connection: its tasks are ready again.
-                System.out.println(e.getMessage());
-                Thread.sleep(200);
-            }
-        }
-    }
-
-    // No row if the task was taken away meanwhile.
-    static final String RELEASE = "SELECT xqueue.release('jobs', ?, error => ?, if_held => true)";
-
-    static void takeTasks(Connection db, Work work) throws Exception {
-        while (true) {
-            for (var job : take(db, 10)) {
-                if (work.stopped) {
-                    // Unstarted tasks are ready again immediately, and use up no attempt.
-                    query(db, ID, "SELECT xqueue.give_back()");
-                    return;
-                }
-                try {
-                    work.attempt(job.url);
-                    db.setAutoCommit(false); // the transaction writes the results too
-                    query(db, TEXT, "SELECT xqueue.ack('jobs', ?)", job.id);
-                    db.commit();
-                } catch (Exception e) {
-                    if (!db.getAutoCommit()) {
-                        db.rollback();
-                    }
-                    query(db, TEXT, RELEASE, job.id, e.getMessage());
-                }
-                db.setAutoCommit(true); // which commits a release
-            }
-        }
-    }
-
-    static void loop() throws Exception {
-        var work = new Work();
-        work.attempt("begin");
-        consume(work);
-        work.attempt("end");
-        if (!db.isValid(20)) {
-            db = connect("");
-        }
-    }
-
     static void pgBouncer() throws SQLException {
         var ids = put(List.of("a", "b", "c", "d", "e", "f"));
         try (var pooled = throughPgBouncer()) {
@@ -298,8 +236,6 @@ class JdbcClient {
         run("an error has SQLSTATE and hint", JdbcClient::errors);
         run("a waiting take is ended by cancel()", JdbcClient::waiting);
         run("CALL next acks and takes", JdbcClient::next);
-        run("a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun",
-                JdbcClient::loop);
         run("through PgBouncer, take and ack in one transaction, and in two transactions of an identified session",
                 JdbcClient::pgBouncer);
     }

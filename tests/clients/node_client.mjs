@@ -1,10 +1,9 @@
 // node-pg, which sends every parameter as text without a type.
 
 import assert from "node:assert/strict";
-import { setTimeout as sleep } from "node:timers/promises";
-import { load, pooler, run, testLoop } from "./tap.mjs";
+import { load, pooler, run } from "./tap.mjs";
 
-const { Client, Pool } = (await load("pg")).default;
+const { Client } = (await load("pg")).default;
 const table = "node_jobs";
 
 async function connect(options) {
@@ -14,64 +13,13 @@ async function connect(options) {
     return client;
 }
 
-let db = await connect();
+const db = await connect();
 const values = async (client, sql, ...parameters) =>
     (await client.query({ text: sql, values: parameters, rowMode: "array" })).rows.map((row) => row[0]);
 const value = async (...call) => (await values(...call))[0];
 const put = (task) => value(db, `SELECT xqueue.put('${table}', $1)`, task);
 const take = (client) => value(client, `SELECT xqueue.take('${table}', '5s')`);
 const ack = (id) => values(db, `SELECT xqueue.ack('${table}', $1)`, id);
-
-async function consume(pool, work) {
-    while (!work.stopped) {
-        try {
-            const client = await pool.connect(); // one connection, because tasks belong to it
-            try {
-                await takeTasks(client, work);
-            } catch (error) {
-                client.release(error); // closes it
-                throw error;
-            }
-            client.release();
-        } catch (error) {
-            // The server restarts, or ended the connection: its tasks are ready again.
-            console.log(error.message);
-            await sleep(200);
-        }
-    }
-}
-
-// No row if the task was taken away meanwhile.
-const RELEASE = "SELECT xqueue.release('node_jobs', $1, error => $2, if_held => true)";
-
-async function takeTasks(client, work) {
-    while (!work.stopped) {
-        const jobs = await client.query("SELECT * FROM xqueue.take(NULL::node_jobs, $1, $2)", ["5s", 10]);
-        for (const job of jobs.rows) {
-            if (work.stopped) {
-                await client.query("SELECT xqueue.give_back()"); // the pool would not do that
-                return;
-            }
-            try {
-                await work.do(job.url);
-                await client.query("BEGIN"); // the transaction writes the results too
-                await client.query("SELECT xqueue.ack('node_jobs', $1)", [job.id]);
-                await client.query("COMMIT");
-            } catch (error) {
-                await client.query("ROLLBACK"); // fails if the connection is lost
-                await client.query(RELEASE, [job.id, error.message]);
-            }
-        }
-    }
-}
-
-function createPool() {
-    // A pool closes a connection that was idle for ten seconds, unless told otherwise.
-    const pool = new Pool({ max: 1, idleTimeoutMillis: 0 });
-    pool.on("error", () => {});
-    pool.on("connect", (client) => client.on("error", () => {})); // also while it is in use
-    return pool;
-}
 
 /** The ids of tasks after a change by SQL that is committed or rolled back. */
 async function idsAfter(change, end) {
@@ -142,14 +90,6 @@ const tests = {
         await take(db);
         assert.deepEqual(await idsAfter(() => ack(id), "ROLLBACK"), [id]);
         assert.deepEqual(await idsAfter(() => ack(id), "COMMIT"), []);
-    },
-
-    async "a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun"() {
-        const pool = createPool();
-        await testLoop(table, (work) => consume(pool, work));
-        await pool.end();
-        await db.end().catch(() => {});
-        db = await connect();
     },
 
     async "through PgBouncer, take and ack in one transaction, and in two transactions of an identified session"() {

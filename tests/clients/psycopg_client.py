@@ -1,9 +1,8 @@
-"""psycopg 3: parameters, errors, transactions, pipeline mode, COPY, waiting, consumers without and with asyncio, PgBouncer."""
+"""psycopg 3: parameters, errors, transactions, pipeline mode, COPY, waiting, a consumer with asyncio, PgBouncer."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-import time
 import uuid
 
 import psycopg
@@ -27,44 +26,20 @@ def connect(**options):
     return psycopg.connect("", autocommit=True, row_factory=class_row(Job), **options)
 
 
-def consume(work):
-    while not work.stopped:
-        try:
-            with connect() as db:
-                take_tasks(db, work)
-        except psycopg.OperationalError:
-            time.sleep(0.2)  # the server restarts, or ended the connection: its tasks are ready again
-
-
 # No row if the task was taken away meanwhile.
 RELEASE = "SELECT xqueue.release('psycopg_jobs', %s, error => %s, if_held => true)"
 
 
-def take_tasks(db, work):
-    while not work.stopped:
-        for job in db.execute("SELECT * FROM xqueue.take(NULL::psycopg_jobs, %s, %s)", ("5s", 10)).fetchall():
-            if work.stopped:
-                # Unstarted tasks are ready again immediately, and use up no attempt.
-                db.execute("SELECT xqueue.give_back()")
-                return
-            try:
-                work(job.url)
-                with db.transaction():  # this transaction writes the results too
-                    db.execute("SELECT xqueue.ack('psycopg_jobs', %s)", (job.id,))
-            except Exception as error:
-                db.execute(RELEASE, (job.id, str(error)))
-
-
-async def consume_async(pool, work):
+async def consume(pool, work):
     while not work.stopped:
         try:
             async with pool.connection() as db:
-                await take_tasks_async(db, work)
+                await take_tasks(db, work)
         except psycopg.OperationalError:
             await asyncio.sleep(0.2)
 
 
-async def take_tasks_async(db, work):
+async def take_tasks(db, work):
     while not work.stopped:
         cursor = await db.execute("SELECT * FROM xqueue.take(NULL::psycopg_jobs, %s, %s)", ("5s", 10))
         for job in await cursor.fetchall():
@@ -261,15 +236,8 @@ def next_():
         fails(other, errors.InvalidTransactionTermination, "CALL xqueue.next(%s, %s)", TABLE, "0")
 
 
-def sync_loop():
-    """a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun"""
-    work = Work(TABLE)
-    consume(work)
-    work("end")
-
-
-def async_loop():
-    """the same with asyncio, on connections of a pool"""
+def loop():
+    """a consumer's loop with asyncio, on connections of a pool, outlives a restart, a task taken away and failures"""
     async def main():
         async with AsyncConnectionPool(
             "", min_size=1, max_size=1, open=False,
@@ -277,7 +245,7 @@ def async_loop():
             check=AsyncConnectionPool.check_connection,  # a connection that a restart has ended is replaced
             reset=give_back,                             # tasks do not stay with a connection that goes back to the pool
         ) as pool:
-            await consume_async(pool, work)
+            await consume(pool, work)
             await asyncio.to_thread(work, "end")
 
     work = Work(TABLE)
@@ -308,4 +276,4 @@ def pgbouncer():
 
 
 run(put_and_take_parameters, ack_parameters, error_classes, transaction, implicit_transaction, pipeline, prepared, copy,
-    waiting, next_, sync_loop, async_loop, pgbouncer, table=TABLE)
+    waiting, next_, loop, pgbouncer, table=TABLE)

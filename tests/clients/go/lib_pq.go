@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"time"
 
 	"github.com/lib/pq"
@@ -126,80 +125,6 @@ func failures(db *sql.Conn) {
 	equal(failure.Hint != "", true)
 }
 
-func consume(work *Work) {
-	for !work.stopped {
-		if err := takeTasks(work); err != nil {
-			// The server restarts, or ended the connection: its tasks are ready again, and the pool connects again.
-			fmt.Println(err)
-			time.Sleep(200 * time.Millisecond)
-		}
-	}
-}
-
-func takeTasks(work *Work) error {
-	db, err := pool.Conn(ctx) // one connection, because tasks belong to it
-	if err != nil {
-		return err
-	}
-	defer db.Close() // to the pool, which would not give back tasks
-	for {
-		jobs, err := take(db, 5*time.Second, 10)
-		if err != nil {
-			return err
-		}
-		for _, job := range jobs {
-			if work.stopped {
-				_, err := db.ExecContext(ctx, "SELECT xqueue.give_back()")
-				return err
-			}
-			if failure := process(db, job, work); failure != nil {
-				// Nothing, if the task was taken away meanwhile.
-				_, err := db.ExecContext(ctx, "SELECT xqueue.release('lib_pq_jobs', $1, error => $2, if_held => true)",
-					job.ID, failure.Error())
-				if err != nil {
-					return err
-				}
-			}
-		}
-	}
-}
-
-// process works, and acks in the transaction that writes the results.
-func process(db *sql.Conn, job Job, work *Work) error {
-	if err := work.attempt(job.URL); err != nil {
-		return err
-	}
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() // nothing, after Commit
-	if err := ack(tx, job.ID); err != nil {
-		return err
-	}
-	return tx.Commit()
-}
-
-// Work is the work of a consumer under test, which the program attempt does. At c the consumer is asked to stop.
-type Work struct {
-	stopped bool
-}
-
-func (work *Work) attempt(step string) error {
-	if exec.Command(os.Getenv("XQUEUE_ATTEMPT"), "lib_pq_jobs", step).Run() != nil {
-		return errors.New("the work failed")
-	}
-	work.stopped = step == "c"
-	return nil
-}
-
-func loop(*sql.Conn) {
-	var work Work
-	must(work.attempt("begin"))
-	consume(&work)
-	must(work.attempt("end"))
-}
-
 // PgBouncer before 1.21 does not know prepared statements: with binary_parameters a statement and its parameters are sent together.
 func throughPgBouncer() *sql.DB {
 	return get(sql.Open("postgres", fmt.Sprintf("sslmode=disable binary_parameters=yes host=%s port=%s",
@@ -247,6 +172,5 @@ func main() {
 	run("put and ack belong to the application's transaction; a task is a struct", transactions)
 	run("put a list; ack an array, an object, a row", batches)
 	run("an error has code and hint", failures)
-	run("a consumer's loop outlives a restart, a task taken away and failures, and gives back what it has not begun", loop)
 	run("through PgBouncer, take and ack in one transaction, and in two transactions of an identified session", pgbouncer)
 }

@@ -90,12 +90,15 @@ def loses(db, consumer):
 
 
 def reconnects(db, consumer):
-    """a consumer whose connection is lost goes on with another"""
+    """a consumer whose connection is lost during a task goes on with another"""
     waits(db)
+    job, = put_held(db, "https://example.org/3")
+    until(lambda: is_held(db))
     lost = db.execute("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = %s", (ROLE,)).fetchone()
     assert lost == (1,)
-    put(db, "https://example.org/3")
-    until_true(db, "NOT EXISTS (SELECT FROM jobs)")
+    let_go(db, job)
+    kept, = put(db, "https://example.org/4")
+    until(lambda: is_done(db, kept))
     assert consumer.poll() is None
 
 
