@@ -130,26 +130,6 @@ class JdbcClient {
         }
     }
 
-    /** The statuses of the tasks after a change that is committed or rolled back. */
-    static List<String> statuses(Test change, boolean commit) throws Exception {
-        db.setAutoCommit(false);
-        change.run();
-        if (!commit) {
-            db.rollback();
-        }
-        db.setAutoCommit(true); // which commits
-        return query(db, TEXT, "SELECT status FROM jobs");
-    }
-
-    static void transaction() throws Exception {
-        Test put = () -> put(List.of("a"));
-        equal(statuses(put, false), List.of());
-        equal(statuses(put, true), List.of("R"));
-        long id = take(db, 1).get(0).id;
-        equal(statuses(() -> ack(id), false), List.of("T"));
-        equal(statuses(() -> ack(id), true), List.of());
-    }
-
     static void errors() throws Exception {
         long id = put(List.of("a")).get(0);
         fails("P0002", () -> ack(id + 1000));
@@ -232,7 +212,6 @@ class JdbcClient {
         run("put takes JSON, take gives records, ack takes an id", JdbcClient::objects);
         run("a batch is inserted or put as a list, and acked as an array", JdbcClient::batches);
         run("strings with casts, and without when they have no type", JdbcClient::types);
-        run("put and ack belong to the transaction", JdbcClient::transaction);
         run("an error has SQLSTATE and hint", JdbcClient::errors);
         run("a waiting take is ended by cancel()", JdbcClient::waiting);
         run("CALL next acks and takes", JdbcClient::next);

@@ -225,22 +225,13 @@ TESTS = {
     work.attempt("end")
   end,
 
-  "through PgBouncer, take and ack in one transaction, and in two transactions of an identified session" => lambda do
-    %w[a b c].each { |url| Job.create!(url: url) }
+  "through PgBouncer, take and ack in one transaction" => lambda do
+    %w[a b].each { |url| Job.create!(url: url) }
     %w[a b].each do |url|
       pooled_transaction do |value|
         id = value.call("SELECT id FROM xqueue.take(NULL::jobs, '5s')")
         equal(value.call("SELECT url FROM xqueue.ack(NULL::jobs, #{id})"), url)
       end
-    end
-    session = id = nil
-    pooled_transaction do |value|
-      session = value.call("SELECT xqueue.identify(grace => '1 min', local => true)")
-      id = value.call("SELECT id FROM xqueue.take(NULL::jobs, '5s')")
-    end
-    pooled_transaction do |value|
-      value.call("SELECT xqueue.identify('#{session}', local => true)")
-      equal(value.call("SELECT id FROM xqueue.ack(NULL::jobs, #{id})"), id)
     end
   end,
 

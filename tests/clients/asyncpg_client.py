@@ -95,23 +95,6 @@ async def ids(db):
     equal(len(await db.fetch(f"SELECT xqueue.ack($1::{TABLE})", rows[7]["t"])), 1)
 
 
-async def transactions(db):
-    """put and ack belong to the application's transaction"""
-    async def changed(change, *arguments, commit):
-        """The statuses of the tasks after a change that was committed or rolled back."""
-        transaction = db.transaction()
-        await transaction.start()
-        await change(db, *arguments)
-        await (transaction.commit() if commit else transaction.rollback())
-        return [row["status"] for row in await db.fetch(f"SELECT status FROM {TABLE}")]
-
-    equal(await changed(put, "a", commit=False), [])
-    equal(await changed(put, "a", commit=True), ["R"])
-    [job] = await take(db, timedelta(0))
-    equal(await changed(ack, job, commit=False), ["T"])
-    equal(await changed(ack, job, commit=True), [])
-
-
 async def errors(db):
     """errors have their class, SQLSTATE and hint"""
     [id] = await put(db, "a")
@@ -154,21 +137,14 @@ def through_pgbouncer():
 
 
 async def pgbouncer(db):
-    """through PgBouncer, take and ack in one transaction, and in two transactions of an identified session"""
-    await put(db, "a", "b", "c")
+    """through PgBouncer, take and ack in one transaction"""
+    await put(db, "a", "b")
     pooled = await through_pgbouncer()
     for url in "ab":
         async with pooled.transaction():
             [job] = await take(pooled, timedelta(seconds=5))
             equal(job["url"], url)
             await ack(pooled, job)
-    session = await pooled.fetchval("SELECT xqueue.identify(grace => '1 min', local => true)")
-    async with pooled.transaction():
-        await pooled.execute("SELECT xqueue.identify($1, local => true)", session)
-        [job] = await take(pooled, timedelta(seconds=5))
-    async with pooled.transaction():
-        await pooled.execute("SELECT xqueue.identify($1, local => true)", session)
-        await ack(pooled, job)
     await pooled.close()
 
 
@@ -185,4 +161,4 @@ def on_connection(test):
     return call
 
 
-run(*map(on_connection, [json_and_rows, ids, transactions, errors, waiting, loop, pgbouncer]), table=TABLE)
+run(*map(on_connection, [json_and_rows, ids, errors, waiting, loop, pgbouncer]), table=TABLE)

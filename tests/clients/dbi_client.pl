@@ -39,15 +39,6 @@ sub ack {
     return sort { $a <=> $b } @{ $db->selectcol_arrayref("SELECT id FROM xqueue.ack(NULL::$table, ?)", {}, $id) };
 }
 
-# The statuses of the tasks after a change that is committed or rolled back.
-sub statuses {
-    my ($change, $end) = @_;
-    $db->begin_work;
-    $change->();
-    $db->$end;
-    return $db->selectcol_arrayref("SELECT status FROM $table");
-}
-
 sub equal {
     my ($actual, $expected) = map { ref ? "@$_" : $_ // 'undef' } @_;
     $actual eq $expected or confess "expected $expected, got $actual";
@@ -145,16 +136,6 @@ my @tests = (
                 equal($db->do('SELECT xqueue.ack(?::text, ?)', {}, $table, $task->{id}), 1);
             }
         }
-    },
-
-    'put and ack belong to the transaction' => sub {
-        my $put = sub { put({ url => 'a' }) };
-        equal(statuses($put, 'rollback'), []);
-        equal(statuses($put, 'commit'), ['R']);
-        my ($task) = take($db);
-        my $ack = sub { ack($task->{id}) };
-        equal(statuses($ack, 'rollback'), ['T']);
-        equal(statuses($ack, 'commit'), []);
     },
 
     'an error has SQLSTATE and hint' => sub {

@@ -56,16 +56,6 @@ function ack(int|array|string $id): array
     return query($db, "SELECT id FROM xqueue.ack(NULL::$table, ?) ORDER BY id", $id)->fetchAll(PDO::FETCH_COLUMN);
 }
 
-/** The statuses of the tasks after a change that is committed or rolled back. */
-function statuses(callable $change, string $end): array
-{
-    global $db, $table;
-    $db->beginTransaction();
-    $change();
-    $db->$end();
-    return query($db, "SELECT status FROM $table")->fetchAll(PDO::FETCH_COLUMN);
-}
-
 function equal(mixed $actual, mixed $expected): void
 {
     $actual === $expected or throw new Exception('expected ' . json_encode($expected) . ', got ' . json_encode($actual));
@@ -170,16 +160,6 @@ $tests = [
         $db->setAttribute(PDO::ATTR_EMULATE_PREPARES, false);
     },
 
-    'put and ack belong to the transaction' => function () use (&$db) {
-        $put = fn () => put(['url' => 'a']);
-        equal(statuses($put, 'rollBack'), []);
-        equal(statuses($put, 'commit'), ['R']);
-        [$job] = take($db);
-        $ack = fn () => ack($job->id);
-        equal(statuses($ack, 'rollBack'), ['T']);
-        equal(statuses($ack, 'commit'), []);
-    },
-
     'an error has SQLSTATE and hint' => function () use (&$db, $table) {
         [$id] = put(['url' => 'a']);
         $ack = "SELECT xqueue.ack('$table', ?)";
@@ -210,7 +190,7 @@ $tests = [
         $db = $connect();
     },
 
-    'through PgBouncer, take and ack in one transaction, and in two transactions of an identified session' => function () {
+    'through PgBouncer, take and ack in one transaction' => function () {
         $pooled = through_pgbouncer();
         foreach (put(['url' => 'a'], ['url' => 'b']) as $id) {
             $pooled->beginTransaction();
@@ -219,17 +199,6 @@ $tests = [
             query($pooled, "SELECT xqueue.ack('pdo_jobs', ?)", $id);
             $pooled->commit();
         }
-        $session = $pooled->query("SELECT xqueue.identify(grace => '1 min', local => true)")->fetchColumn();
-        $inSession = function (callable $work) use ($pooled, $session) {
-            $pooled->beginTransaction();
-            query($pooled, 'SELECT xqueue.identify(?, local => true)', $session);
-            $result = $work();
-            $pooled->commit();
-            return $result;
-        };
-        put(['url' => 'a']);
-        [$job] = $inSession(fn () => take($pooled));
-        $inSession(fn () => query($pooled, "SELECT xqueue.ack('pdo_jobs', ?)", $job->id));
     },
 ];
 

@@ -69,21 +69,6 @@ const tests = {
         assert.equal((await sql`SELECT xqueue.ack(j) FROM postgres_js_jobs j`).length, 1);
     },
 
-    async "put and ack belong to the application's transaction"() {
-        const undo = new Error("undo");
-        await assert.rejects(sql.begin(async (tx) => {
-            await tx`SELECT xqueue.put(${table}, ${sql.json({ url: "a" })})`;
-            throw undo;
-        }), undo);
-        await sql.begin((tx) => tx`SELECT xqueue.put(${table}, ${sql.json({ url: "a" })})`);
-        const [{ id }] = await take(sql);
-        await assert.rejects(sql.begin(async (tx) => {
-            await tx`SELECT xqueue.ack(${table}, ${id}::bigint)`;
-            throw undo;
-        }), undo);
-        await sql.begin((tx) => tx`SELECT xqueue.ack(${table}, ${id}::bigint)`);
-    },
-
     async "errors have code and hint"() {
         await assert.rejects(sql`SELECT xqueue.ack(${table}, '9')`, { code: "P0002", hint: /./ });
         await assert.rejects(sql`SELECT xqueue.ack(${table}, 'nine')`, { code: "22P02", hint: /./ });

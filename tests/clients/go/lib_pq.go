@@ -134,7 +134,7 @@ func throughPgBouncer() *sql.DB {
 func pgbouncer(db *sql.Conn) {
 	pooled := throughPgBouncer()
 	defer pooled.Close()
-	must(put(db, []task{{"url": "a"}, {"url": "b"}, {"url": "c"}}))
+	must(put(db, []task{{"url": "a"}, {"url": "b"}}))
 	for _, url := range []string{"a", "b"} {
 		tx := get(pooled.BeginTx(ctx, nil))
 		job := get(take(tx, 5*time.Second, 1))[0]
@@ -142,14 +142,6 @@ func pgbouncer(db *sql.Conn) {
 		must(ack(tx, job.ID))
 		must(tx.Commit())
 	}
-	tx := get(pooled.BeginTx(ctx, nil))
-	session := value[string](tx, "SELECT xqueue.identify(grace => '1 min', local => true)")
-	id := get(take(tx, 5*time.Second, 1))[0].ID
-	must(tx.Commit())
-	tx = get(pooled.BeginTx(ctx, nil))
-	get(tx.ExecContext(ctx, "SELECT xqueue.identify($1, local => true)", session))
-	must(ack(tx, id))
-	must(tx.Commit())
 }
 
 // run runs a test, which must leave the queue empty.
@@ -172,5 +164,5 @@ func main() {
 	run("put and ack belong to the application's transaction; a task is a struct", transactions)
 	run("put a list; ack an array, an object, a row", batches)
 	run("an error has code and hint", failures)
-	run("through PgBouncer, take and ack in one transaction, and in two transactions of an identified session", pgbouncer)
+	run("through PgBouncer, take and ack in one transaction", pgbouncer)
 }

@@ -50,8 +50,7 @@ impl Work {
 
 pub const LOOP: &str = "a consumer's loop outlives a restart, a task taken away and failures, \
     and gives back what it has not begun";
-pub const PGBOUNCER: &str = "through PgBouncer, take and ack in one transaction, \
-    and in two transactions of an identified session";
+pub const PGBOUNCER: &str = "through PgBouncer, take and ack in one transaction";
 
 /// Runs a test. It fails by returning an error, by a panic, or by leaving a task in the table.
 pub async fn test(table: &str, name: &str, test: impl Future<Output = Result>) {

@@ -186,20 +186,7 @@ async fn pgbouncer(pool: &PgPool) -> Result {
         ack_unprepared(&mut transaction, job.id).await?;
         transaction.commit().await?;
     }
-    put(&mut db, "c").await?;
-    let mut transaction = pooled.begin().await?;
-    let session: Uuid =
-        sqlx::query_scalar("SELECT xqueue.identify(grace => '1 min', local => true)")
-            .persistent(false)
-            .fetch_one(&mut *transaction)
-            .await?;
-    let job = take_unprepared(&mut transaction).await?;
-    transaction.commit().await?;
-    let mut transaction = pooled.begin().await?;
-    let join = sqlx::query("SELECT xqueue.identify($1, local => true)").persistent(false);
-    transaction.execute(join.bind(session)).await?;
-    ack_unprepared(&mut transaction, job.id).await?;
-    Ok(transaction.commit().await?)
+    Ok(())
 }
 
 const TABLE: &str = "sqlx_jobs";

@@ -176,18 +176,7 @@ async fn pgbouncer() -> Result {
         ack_unprepared(&transaction, job.id).await?;
         transaction.commit().await?;
     }
-    put(&db, "c").await?;
-    let identify = "SELECT xqueue.identify(grace => '1 min', local => true)";
-    let session: Uuid = pooled.query_typed(identify, &[]).await?[0].get(0);
-    let join = "SELECT xqueue.identify($1, local => true)";
-    let transaction = pooled.transaction().await?;
-    transaction.query_typed(join, &[(&session, Type::UUID)]).await?;
-    let job = take_unprepared(&transaction).await?;
-    transaction.commit().await?;
-    let transaction = pooled.transaction().await?;
-    transaction.query_typed(join, &[(&session, Type::UUID)]).await?;
-    ack_unprepared(&transaction, job.id).await?;
-    Ok(transaction.commit().await?)
+    Ok(())
 }
 
 const TABLE: &str = "tokio_postgres_jobs";
