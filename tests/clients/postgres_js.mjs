@@ -99,7 +99,8 @@ const tests = {
     },
 
     async "CALL next, which acks the task it is given"() {
-        await put("a", "b");
+        await sql.begin((tx) => tx`SELECT xqueue.put(${table}, ${sql.json({ url: "a" })})`);
+        await put("b");
         const first = await value(sql`CALL xqueue.next(${table}, '5s')`);
         const second = await value(sql`CALL xqueue.next(${table}, '5s', task => ${sql.json(first)})`);
         assert.deepEqual([first.url, second.url], ["a", "b"]);
