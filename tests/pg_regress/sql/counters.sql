@@ -28,47 +28,7 @@ EXECUTE tasks;
 DELETE FROM jobs WHERE id IN (7, 10, 20);
 EXECUTE tasks;
 
--- rolled back, completely or in part
-BEGIN;
-INSERT INTO jobs VALUES (11);
-UPDATE jobs SET status = 'Z' WHERE id < 3;
-ROLLBACK;
-EXECUTE tasks;
-BEGIN;
-INSERT INTO jobs VALUES (11);
-SAVEPOINT a;
-INSERT INTO jobs VALUES (12);
-SAVEPOINT b;
-DELETE FROM jobs;
-ROLLBACK TO b;
-UPDATE jobs SET status = 'B' WHERE id = 12;
-RELEASE a;
-SAVEPOINT c;
-UPDATE jobs SET status = 'D' WHERE id = 11;
-ROLLBACK TO c;
-COMMIT;
-EXECUTE tasks;
-DO $$
-BEGIN
-    INSERT INTO jobs VALUES (13);
-    INSERT INTO jobs VALUES (13);
-EXCEPTION WHEN unique_violation THEN
-    INSERT INTO jobs VALUES (14);
-END
-$$;
-EXECUTE tasks;
-SELECT xqueue.check('jobs');
-
 -- TRUNCATE, and later changes of the same transaction
-BEGIN;
-INSERT INTO jobs VALUES (30);
-SAVEPOINT a;
-TRUNCATE jobs;
-INSERT INTO jobs VALUES (31);
-RELEASE a;
-INSERT INTO jobs VALUES (32);
-COMMIT;
-EXECUTE tasks;
 BEGIN;
 TRUNCATE jobs;
 INSERT INTO jobs VALUES (1), (2);
@@ -76,10 +36,6 @@ SAVEPOINT a;
 TRUNCATE jobs;
 ROLLBACK TO a;
 COMMIT;
-EXECUTE tasks;
-BEGIN;
-TRUNCATE jobs;
-ROLLBACK;
 EXECUTE tasks;
 SELECT xqueue.check('jobs');
 

@@ -70,12 +70,6 @@ SELECT id, status, attempts FROM xqueue.release(NULL::jobs, 2, failed => NULL);
 SELECT xqueue.release('mails', '{"a": 1, "b": 1}', error => 'no answer'); :code
 SELECT id, attempts FROM xqueue.take(NULL::jobs, id => '{3,4}') ORDER BY id;
 SELECT id, attempts, reason FROM xqueue.release(NULL::jobs, '{3,4}', error => 'both') ORDER BY id;
--- snatch and release_all
-SELECT id, attempts FROM xqueue.take(NULL::jobs, id => 5);
-SELECT id, attempts FROM xqueue.snatch(NULL::jobs, 5);
-SELECT id, attempts FROM xqueue.take(NULL::jobs, id => 5);
-SELECT xqueue.release_all('jobs');
-SELECT id, status, attempts FROM jobs ORDER BY id;
 -- a reason that its column cannot hold is cut off
 CREATE TABLE short (id int PRIMARY KEY, why varchar(10));
 SELECT xqueue.upgrade('short', '{"features": {"retry": {"limit": 2}}, "fields": {"reason": "why"}}')->'fields'->'reason' AS reason;

@@ -101,20 +101,3 @@ SELECT xqueue.put('jobs', '{"id": 5, "ttr": "1 h"}', ttr => '1 hour'); :code
 SELECT xqueue.put('jobs', '{"id": 5, "ttr": "soon"}'); :code
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
-
--- All together
-CREATE TABLE jobs (id int PRIMARY KEY);
-SELECT xqueue.upgrade('jobs', '{"features": {"delayed": true, "buried": true, "ttl": "1 hour", "ttr": "1 minute", "zombie": "1 day"}}')->'fields' AS fields;
-SELECT id, status, date_trunc('second', expires - runat + interval '0.5 s') AS ttl FROM xqueue.put(NULL::jobs, '[{"id": 1}, {"id": 2}]', '10 minutes');
-INSERT INTO jobs (id, runat) VALUES (3, now() + interval '1 day') RETURNING status, expires - runat AS ttl;
-SELECT id, status, runat, expires > now() + '65 minutes' AS lives FROM xqueue.restart(NULL::jobs, 1);
-SELECT id, runat < expires AS "to run, to live" FROM xqueue.take(NULL::jobs);
-SELECT id, status, runat > now() + '100 minutes' AS later, expires > runat + '60 minutes' AS lives FROM xqueue.release(NULL::jobs, 1, delay => '2 hours');
-SELECT id, status, runat > now() + '59 minutes' AS later, expires > runat AS lives FROM xqueue.restart(NULL::jobs, 1, '1 hour');
-SELECT id FROM xqueue.take(NULL::jobs, id => 1);
-SELECT id, date_trunc('second', expires - runat + interval '0.5 s') AS ttl FROM xqueue.release(NULL::jobs, 1, delay => '1 hour', ttl => '10 minutes');
-SELECT id, status FROM xqueue.switch(NULL::jobs, 1, 'R');
-SELECT id FROM xqueue.take(NULL::jobs);
-SELECT id, status, runat > now() + '23 hours' AS later FROM xqueue.ack(NULL::jobs, 1);
-SELECT xqueue.check('jobs');
-DROP TABLE jobs;

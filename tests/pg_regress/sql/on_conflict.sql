@@ -19,18 +19,6 @@ SELECT id, payload, note, priority, tube
   FROM xqueue.put(NULL::jobs, '[{"id": "c", "payload": 1}, {"id": "a", "payload": [2]}, {"id": "c", "note": "twice"}]', tube => 't', on_conflict => 'update');
 SELECT id, payload, note FROM xqueue.put(ROW('a', '6', 'x', 'R', NULL, NULL, 0, NULL, NULL, NULL)::jobs, on_conflict => 'update');
 SELECT id, payload FROM xqueue.put(NULL::jobs, '{"id": "a"}', on_conflict => 'update');
--- times: set only while the task is ready or waiting
-SELECT status, runat > now() + '59 min' AS later, expires FROM xqueue.put(NULL::jobs, '{"id": "a"}', delay => '1 h', on_conflict => 'update');
-SELECT status, runat > now() + '59 min' AS later, expires > now() + '1 day 59 min' AS lives
-  FROM xqueue.put(NULL::jobs, '{"id": "a"}', delay => '1 h', ttl => '1 day', on_conflict => 'update');
-SELECT status, runat > now() AS later, expires > now() + '1 day 59 min' AS lives FROM xqueue.put(NULL::jobs, '{"id": "a", "payload": 8}', on_conflict => 'update');
-SELECT status, runat, expires > now() + '1 day 59 min' AS lives FROM xqueue.put(NULL::jobs, '{"id": "a"}', delay => '0', on_conflict => 'update');
-SELECT id, status FROM xqueue.take(NULL::jobs, id => 'a'::text);
-SELECT id, payload, status, runat, priority, tube, owner IS NOT NULL AS owned
-  FROM xqueue.put(NULL::jobs, '{"id": "a", "payload": 9}', delay => '1 h', priority => 1, tube => 'other', on_conflict => 'update');
-SELECT id, status FROM xqueue.ack(NULL::jobs, 'a'::text);
-SELECT id, payload, status FROM xqueue.put(NULL::jobs, '{"id": "a", "payload": 10}', delay => '1 h', on_conflict => 'update');
-SELECT id, payload, status FROM xqueue.put(NULL::jobs, '{"id": "a", "payload": 11}', on_conflict => 'nothing');
 -- counted: three were put
 SELECT stats->'calls'->'put' AS put, stats->'tasks'->'total' AS total, stats->'exact' AS exact FROM xqueue.stats('jobs') AS stats;
 SELECT xqueue.check('jobs');
