@@ -7,56 +7,42 @@ SELECT id FROM xqueue.put(NULL::jobs, '[{"id": 1}, {"id": 2}]');
 
 -- The task
 SELECT xqueue.ack('jobs', 7); :code
-SELECT xqueue.release('jobs', 7); :code
 SELECT xqueue.ack('jobs', 1); :code
-SELECT xqueue.release(NULL::jobs, 1); :code
-SELECT xqueue.ack(j) FROM jobs j WHERE id = 1; :code
 SELECT xqueue.ack('jobs', NULL::bigint); :code
 SELECT xqueue.ack(NULL::jobs); :code
 SELECT xqueue.ack('jobs', ARRAY[1, NULL]); :code
 SELECT xqueue.ack('jobs', 'seven'); :code
-SELECT xqueue.ack('jobs', '{1,two}'); :code
 SELECT xqueue.ack('jobs', '99999999999999999999'); :code
 SELECT xqueue.ack('jobs', 1.5); :code
 SELECT xqueue.ack('jobs', ROW(1, 2)); :code
 SELECT xqueue.ack('jobs', '{"key": 1}'::jsonb); :code
-SELECT xqueue.peek('jobs', 'x'); :code
 
 -- The tasks that are put
 SELECT xqueue.put('jobs', '{"id": 3, "paylaod": 1}'); :code
-SELECT xqueue.put('jobs', '{"id": "three"}'); :code
 SELECT xqueue.put('jobs', '{"id": 3, "due": "tomorrow or so"}'); :code
 SELECT xqueue.put('jobs', '{"id": 3, "status": "T"}'); :code
-SELECT xqueue.put('jobs', '{"id": 3, "owner": null}'); :code
-SELECT xqueue.put('jobs', '3'); :code
 SELECT xqueue.put('jobs', '[{"id": 3}, 4]'); :code
 SELECT xqueue.put('jobs', '[{"id": 3}, {"id": 1}]'); :code
 SELECT xqueue.put('jobs', '{}'); :code
 SELECT xqueue.put('jobs', NULL); :code
 SELECT xqueue.put(NULL::jobs); :code
-SELECT xqueue.put('jobs', 'no json'); :code
 
 -- Times and numbers
 SELECT xqueue.put('jobs', '{"id": 3}', '1 second'); :code
-SELECT xqueue.release('jobs', 1, delay => '1 second'); :code
 SELECT xqueue.put('jobs', '{"id": 3}', '-1 second'); :code
 SELECT xqueue.take('jobs', '-1 second'); :code
 SELECT xqueue.take('jobs', 'soon'); :code
 SELECT xqueue.take('jobs', NULL); :code
 SELECT xqueue.take('jobs', count => 0); :code
-SELECT xqueue.take('jobs', count => -1); :code
 SELECT xqueue.take('jobs', count => NULL); :code
 
 -- The queue
 SELECT xqueue.take('no_such_table'); :code
-SELECT xqueue.take('no_such_schema.jobs'); :code
 SELECT xqueue.take(NULL); :code
 SELECT xqueue.take('jobs'::regclass); :code
 SELECT xqueue.take(5); :code
 CREATE TABLE plain (id int PRIMARY KEY);
 SELECT xqueue.take('plain'); :code
-SELECT xqueue.stats(NULL::plain); :code
-SELECT xqueue.check('plain'); :code
 
 -- Tables that cannot be queues
 CREATE TABLE nokey (id int, UNIQUE (id));
@@ -82,7 +68,6 @@ SELECT xqueue.upgrade('typed', '{"fields": {"status": "word", "owner": "o"}}'); 
 SELECT xqueue.upgrade('plain', '{"colour": 1}'); :code
 SELECT xqueue.upgrade('plain', '{"existing": "ready"}'); :code
 SELECT xqueue.upgrade('plain', NULL); :code
-SELECT xqueue.upgrade('plain', dry_run => NULL); :code
 
 -- The transaction
 BEGIN;
@@ -101,8 +86,6 @@ SELECT xqueue.take('jobs'); :code
 ROLLBACK;
 CALL xqueue.next('jobs', '1 second', task => '{"id": 1}'); :code
 CALL xqueue.next('jobs', '0', task => '1'); :code
-CALL xqueue.next('jobs', '0', task => '"text"'); :code
-CALL xqueue.next('jobs', '0', task => '[["id", 1]]'); :code
 CALL xqueue.next('jobs', '0', task => 'null'); :code
 CALL xqueue.next('jobs', '-1 second'); :code
 SET xqueue.max_queues = 5; :code

@@ -17,16 +17,10 @@ SELECT count(*) FROM xqueue.ack(NULL::jobs, '{}');
 SELECT count(*) FROM xqueue.ack(NULL::jobs, '[]');
 -- of type varchar, which JDBC uses for strings
 SELECT id FROM xqueue.ack(NULL::jobs, '21'::varchar);
-SELECT id FROM xqueue.ack(NULL::jobs, '{"id": 22}'::varchar);
-SELECT id FROM xqueue.ack(NULL::jobs, '{23,24}'::varchar);
 SELECT id FROM xqueue.ack(NULL::jobs, '25, 26'::varchar(10));
 -- other forms are refused
-SELECT xqueue.ack('jobs', '10;11'); :code
 SELECT xqueue.ack('jobs', '10,'); :code
-SELECT xqueue.ack('jobs', '{"key": 10}'); :code
 SELECT xqueue.ack('jobs', '{"id": null}'); :code
-SELECT xqueue.ack('jobs', '{"id": 10.5}'); :code
-SELECT xqueue.ack('jobs', '{"id": [10]}'); :code
 SELECT xqueue.ack('jobs', '[10, [11]]'); :code
 SELECT xqueue.ack('jobs', ''); :code
 -- other parameters accept them, too

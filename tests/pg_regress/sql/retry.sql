@@ -48,7 +48,6 @@ SELECT id FROM xqueue.release(NULL::jobs, 1);
 SELECT id, attempts FROM xqueue.take(NULL::jobs);
 SELECT xqueue.ack('jobs', 1, attempt => 1); :code
 SELECT xqueue.ack('jobs', 1, attempt => 3); :code
-SELECT xqueue.ack('jobs', 1, attempt => -1); :code
 SELECT xqueue.ack('jobs', 1, attempt => 99999999999); :code
 SELECT id, attempts FROM xqueue.ack(NULL::jobs, 1, attempt => 2);
 SELECT xqueue.ack('jobs', 1, attempt => 2); :code

@@ -21,7 +21,6 @@ SELECT xqueue.upgrade('jobs', '{"features": {"buried": false}, "convert": {"W": 
 SELECT xqueue.upgrade('jobs', '{"convert": {"B": "R"}}'); :code
 SELECT xqueue.upgrade('jobs', '{"features": {"buried": false, "keep": false}, "convert": {"B": "D", "D": "R"}}'); :code
 SELECT xqueue.upgrade('jobs', '{"convert": {"T": "R"}}'); :code
-SELECT xqueue.upgrade('jobs', '{"convert": {"B": null}}'); :code
 SELECT xqueue.upgrade('jobs', '{"convert": "R"}'); :code
 EXECUTE tasks;
 SELECT xqueue.upgrade('jobs')->'features' @> '{"delayed": true, "buried": true, "keep": true}' AS "as it was";

@@ -70,7 +70,6 @@ SELECT region, no FROM xqueue.take(NULL::parts, tube => 'red', count => 2);
 SELECT region, no FROM xqueue.put(NULL::parts, '{"region": "d", "no": 1}', priority => 0, tube => 'green');
 SELECT region, no FROM xqueue.take(NULL::parts, count => 9);
 SELECT xqueue.take('parts', tube => 'blue'); :code
-SELECT xqueue.put('parts', '{"region": "d", "no": 2}', tube => 'blue'); :code
 SELECT xqueue.put('parts', '{"region": "d", "no": 2}', priority => 40000); :code
 SELECT xqueue.check('parts');
 DROP TABLE parts;

@@ -31,19 +31,13 @@ SELECT xqueue.release('jobs', 5, '{"id": 6}'); :code
 SELECT xqueue.release('jobs', 5, '{"status": "D"}'); :code
 SELECT xqueue.ack('jobs', 5, '{"owner": null}'); :code
 SELECT xqueue.bury('jobs', 5, '{"runat": "2030-01-01"}'); :code
-SELECT xqueue.release('jobs', 5, '{"expires": null}'); :code
-SELECT xqueue.release('jobs', 5, '{"attempts": 0}'); :code
 SELECT xqueue.release('jobs', 5, '{"half": 1}'); :code
-SELECT xqueue.release('jobs', 5, '{"ctid": "(0,1)"}'); :code
 SELECT xqueue.release('jobs', 5, '{"progres": 1}'); :code
 SELECT xqueue.release('jobs', 5, '{"progress": 101}'); :code
-SELECT xqueue.release('jobs', 5, '{"progress": "half"}'); :code
-SELECT xqueue.release('jobs', 5, '{"progress": {"no": "number"}}'); :code
 SELECT xqueue.release('jobs', 5, '{"tags": "no list"}'); :code
 SELECT xqueue.release('jobs', 5, '{"code": "abcd"}'); :code
 SELECT xqueue.release('jobs', 5, '{"priority": null}'); :code
 SELECT xqueue.release('jobs', 5, '[{"progress": 1}]'); :code
-SELECT xqueue.release('jobs', 5, '5'); :code
 SELECT xqueue.release('jobs', 5, 'null'); :code
 SELECT xqueue.release('jobs', 5, '1 day'); :code
 SELECT xqueue.release('jobs', ARRAY[5, 99], '{"progress": 1}'); :code
@@ -62,12 +56,8 @@ SELECT id FROM xqueue.take(NULL::jobs);
 SELECT xqueue.ack('jobs', 1, '{"reason": "done"}'); :code
 -- and the feature uses it only if fields names it
 SELECT xqueue.upgrade('jobs', '{"features": {"ttl": true}}'); :code
-SELECT xqueue.upgrade('jobs', '{"features": {"ttr": true}}'); :code
-SELECT xqueue.upgrade('jobs', '{"features": {"priority": true}}'); :code
-SELECT xqueue.upgrade('jobs', '{"features": {"tube": true}}'); :code
 SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"limit": 1}}}'); :code
 SELECT xqueue.upgrade('jobs', '{"fields": {"attempts": "tries"}, "features": {"retry": {"limit": 1}}}'); :code
-SELECT xqueue.upgrade('jobs', '{"features": {"delayed": true}}'); :code
 SELECT xqueue.upgrade('jobs', '{"fields": {"expires": "expires"}, "features": {"ttl": true}}'); :code
 SELECT xqueue.upgrade('jobs', '{"fields": {"attempts": "tries", "reason": "reason", "tube": "tube", "runat": "due", "expires": "until", "ttr": "length"},
     "features": {"retry": {"limit": 1}, "tube": true, "ttl": true, "ttr": true}}')->'fields' AS fields;

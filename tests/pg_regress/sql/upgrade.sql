@@ -105,7 +105,6 @@ CREATE TABLE own (id int PRIMARY KEY, owner int, runat date);
 SELECT xqueue.upgrade('own'); :code
 SELECT xqueue.upgrade('own', '{"fields": {"owner": "owner"}}'); :code
 SELECT xqueue.upgrade('own', '{"fields": {"owner": "taken_by"}}')->'fields' AS fields;
-SELECT xqueue.upgrade('own', '{"features": {"delayed": true}}'); :code
 SELECT xqueue.upgrade('own', '{"features": {"delayed": true}, "fields": {"runat": "start_at"}}')->'fields' AS fields;
 DROP TABLE own;
 
