@@ -179,21 +179,6 @@ TESTS = {
     equal(Job.find_by_sql(["SELECT (xqueue.ack(j)).* FROM jobs j WHERE url = ?", "e"]).map(&:url), ["e"])
   end,
 
-  "put and ack belong to the transaction" => lambda do
-    statuses = lambda do |commit, &change|
-      Job.transaction do
-        change.call
-        raise ActiveRecord::Rollback unless commit
-      end
-      Job.uncached { Job.pluck(:status) }
-    end
-    equal(statuses.call(false) { Job.create!(url: "a") }, [])
-    equal(statuses.call(true) { Job.create!(url: "a") }, ["R"])
-    job, = Job.take_tasks
-    equal(statuses.call(false) { job.ack }, ["T"])
-    equal(statuses.call(true) { job.ack }, [])
-  end,
-
   "save! leaves status and owner alone" => lambda do
     Job.create!(url: "a")
     job, = Job.take_tasks

@@ -69,25 +69,6 @@ def lifecycle():
     taken.ack()
 
 
-def transactions():
-    """put and ack belong to atomic()"""
-    def statuses(change, commit):
-        """The statuses of the tasks after a change that was committed or rolled back."""
-        with transaction.atomic():
-            change()
-            transaction.set_rollback(not commit)
-        return [job.status for job in Job.objects.all()]
-
-    def put():
-        Job.objects.create(url="a")
-
-    equal(statuses(put, commit=False), [])
-    equal(statuses(put, commit=True), ["R"])
-    [job] = Job.take()
-    equal(statuses(job.ack, commit=False), ["T"])
-    equal(statuses(job.ack, commit=True), [])
-
-
 def errors():
     """errors keep their SQLSTATE and hint"""
     try:
@@ -152,7 +133,7 @@ def through_pgbouncer():
 
 
 try:
-    run(migrations, lifecycle, transactions, errors, objects, loop, through_pgbouncer, table="django_jobs")
+    run(migrations, lifecycle, errors, objects, loop, through_pgbouncer, table="django_jobs")
 finally:
     with connection.cursor() as cursor:
         cursor.execute("DROP TABLE IF EXISTS django_jobs, django_migrations")

@@ -55,15 +55,6 @@ const tests = {
         assert.equal((await values(db, `SELECT id FROM xqueue.ack(NULL::${table}, $1)`, id)).length, 1);
     },
 
-    async "a named statement, again and again"() {
-        for (let n = 0; n < 8; n++) {
-            await put({ url: "a" });
-            const { id } = await take(db);
-            const acked = await db.query({ name: "ack", text: "SELECT xqueue.ack($1::text, $2)", values: [table, id] });
-            assert.equal(acked.rows.length, 1);
-        }
-    },
-
     async "an error has code and hint, and the connection goes on"() {
         const { id } = await put({ url: "a" });
         const hint = /./;

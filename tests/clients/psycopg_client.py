@@ -1,4 +1,4 @@
-"""psycopg 3: parameters, errors, transactions, pipeline mode, COPY, waiting, a consumer with asyncio, PgBouncer."""
+"""psycopg 3: parameters, errors, transactions, pipeline mode, waiting, a consumer with asyncio, PgBouncer."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -191,20 +191,6 @@ def prepared():
         cursor.executemany("SELECT xqueue.ack(%s, %s)", [(TABLE, id) for id in ids])
 
 
-def copy():
-    """COPY and INSERT make tasks, a row factory makes objects, a server-side cursor takes"""
-    with db.cursor().copy(f"COPY {TABLE} (url) FROM STDIN") as rows:
-        for url in "ab":
-            rows.write_row((url,))
-    db.execute(f"INSERT INTO {TABLE} (url) VALUES (%s)", ("c",))
-    job = db.cursor(row_factory=class_row(Job)).execute(f"SELECT * FROM xqueue.take(NULL::{TABLE})").fetchone()
-    equal((job.url, job.status), ("a", "T"))
-    with db.transaction(), db.cursor("taker") as cursor:
-        cursor.execute("SELECT xqueue.take(%s, %s, %s)", (TABLE, timedelta(0), 2))
-        equal([task["url"] for task in cursor], ["b", "c"])
-    db.execute(f"SELECT xqueue.ack(t) FROM {TABLE} t")
-
-
 def waiting():
     """a blocked take is woken by a put, and ended by cancel()"""
     with psycopg.connect("", autocommit=True, row_factory=scalar_row) as other, ThreadPoolExecutor() as threads:
@@ -275,5 +261,5 @@ def pgbouncer():
         equal(in_session("SELECT xqueue.ack('psycopg_jobs', %s)", id), id)
 
 
-run(put_and_take_parameters, ack_parameters, error_classes, transaction, implicit_transaction, pipeline, prepared, copy,
+run(put_and_take_parameters, ack_parameters, error_classes, transaction, implicit_transaction, pipeline, prepared,
     waiting, next_, loop, pgbouncer, table=TABLE)

@@ -28,46 +28,12 @@ pub const TYPES: &str = "
         RETURN false;
     END $$;";
 
-/// Texts; the input function of a type accepts at least one of them.
-const TEXTS: [&str; 22] = [
-    "1",
-    "a",
-    "t",
-    "{}",
-    "{1}",
-    "{\"a\": [1]}",
-    "(1,a)",
-    "(1,2)",
-    "(1,2),(3,4)",
-    "[(1,2),(3,4)]",
-    "<(1,2),3>",
-    "{1,2,3}",
-    "[1,2)",
-    "{[1,2)}",
-    "2020-02-02",
-    "12:00",
-    "00000000-0000-0000-0000-000000000001",
-    "08:00:2b:01:02:03",
-    "08:00:2b:01:02:03:04:05",
-    "1.2.3.4",
-    "<a/>",
-    "postgres=r/postgres",
-];
-/// More texts: names of objects, and values of types with a syntax of their own.
-const MORE: [&str; 12] = [
-    "pg_class",
-    "int4",
-    "now",
-    "now()",
-    "+(integer,integer)",
-    "simple",
-    "english_stem",
-    "1:1:",
-    "0/0",
-    "(0,1)",
-    "$.a",
-    "'a' & 'b'",
-];
+/// Texts; the input function of a type accepts at least one of them. The last line has names of objects, and values of
+/// types with a syntax of their own.
+const TEXTS: &str = r#"
+    1 a t {} {1} {"a":[1]} (1,a) (1,2) (1,2),(3,4) [(1,2),(3,4)] <(1,2),3> {1,2,3} [1,2) {[1,2)} 2020-02-02 12:00
+    00000000-0000-0000-0000-000000000001 08:00:2b:01:02:03 08:00:2b:01:02:03:04:05 1.2.3.4 <a/> postgres=r/postgres
+    pg_class int4 now now() +(integer,integer) simple english_stem 1:1: 0/0 (0,1) $.a 'a'&'b'"#;
 
 /// Variables of PL/pgSQL: type and value. An array of `loose` is left out: that type is altered, and such a variable in
 /// `SELECT $1::text` crashes the server by itself.
@@ -91,7 +57,7 @@ pub const EXPANDED: [(&str, &str); 15] = [
 
 /// Returns one value of each type for which a text exists.
 pub fn scalars(c: &mut Client) -> Vec<String> {
-    let texts: Vec<&str> = TEXTS.iter().chain(&MORE).copied().collect();
+    let texts: Vec<&str> = TEXTS.split_whitespace().collect();
     let sql = "SELECT format('%L::%s', (SELECT v FROM unnest($1::text[]) WITH ORDINALITY AS u(v, n) \
                WHERE accepts(v, t.oid) ORDER BY n LIMIT 1), format_type(t.oid, NULL)) \
                FROM pg_type t WHERE typtype IN ('b', 'd', 'e', 'r', 'm') AND typisdefined \
