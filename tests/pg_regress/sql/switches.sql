@@ -48,6 +48,40 @@ SELECT xqueue.switch('jobs', 9, 'B')->'status' AS status;
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 
+-- An acked task that becomes ready again gets the default ttl
+CREATE TABLE jobs (id int PRIMARY KEY);
+SELECT xqueue.upgrade('jobs', '{"features": {"ttl": "1 hour", "zombie": "1 day"}}')->'features'->'ttl' AS ttl;
+INSERT INTO jobs VALUES (1), (2), (3);
+SELECT count(*) FROM xqueue.switch(NULL::jobs, '{1,2}', 'Z');
+UPDATE jobs SET expires = now() - interval '1 minute' WHERE id IN (1, 2);
+BEGIN;
+SELECT xqueue.upgrade('jobs', '{"features": {"zombie": false, "keep": true}, "convert": {"Z": "D"}}')->'features'->'keep' AS keep;
+SELECT id, status, runat FROM jobs ORDER BY id;
+ROLLBACK;
+SELECT xqueue.upgrade('jobs', '{"features": {"zombie": false}, "convert": {"Z": "R"}}')->'features'->'zombie' AS zombie;
+SELECT id, status, runat, expires > now() + '59 minutes' AS lives FROM jobs ORDER BY id;
+
+-- ttl off: tasks lose their ttl, and do not get it back when the feature is on again
+SELECT xqueue.upgrade('jobs', '{"features": {"ttl": false}}')->'fields' AS fields;
+UPDATE jobs SET expires = now() - interval '1 minute' WHERE id = 3;
+SELECT id, expires IS NULL AS "for ever" FROM jobs ORDER BY id;
+SELECT count(*) FROM xqueue.take(NULL::jobs, count => 9);
+SELECT count(*) FROM xqueue.release(NULL::jobs, '{1,2,3}');
+UPDATE jobs SET expires = NULL WHERE id = 3;
+SELECT xqueue.upgrade('jobs', '{"features": {"ttl": true}}')->'fields' AS fields;
+SELECT count(*) FROM xqueue.take(NULL::jobs, count => 9);
+
+-- ttr on while tasks are taken: they get no deadline. ttr off: taken tasks lose their deadlines
+SELECT xqueue.upgrade('jobs', '{"features": {"ttr": "1 hour"}}')->'features'->'ttr' AS ttr;
+SELECT id, status, runat FROM jobs ORDER BY id;
+SELECT count(*) FROM xqueue.release(NULL::jobs, '{1,2}');
+SELECT id, runat > now() AS deadline FROM xqueue.take(NULL::jobs);
+SELECT xqueue.upgrade('jobs', '{"features": {"ttr": false}}')->'fields' AS fields;
+SELECT count(*) AS "with a deadline" FROM jobs WHERE runat IS NOT NULL;
+SELECT id FROM xqueue.ack(NULL::jobs, '{1,3}');
+SELECT xqueue.check('jobs');
+DROP TABLE jobs;
+
 -- retry switches buried and delayed on, and off again
 CREATE TABLE jobs (id int PRIMARY KEY);
 SELECT xqueue.upgrade('jobs', '{"features": {"retry": {"limit": 1, "backoff": 60}}}')->'features'->'buried' AS buried;
@@ -65,4 +99,17 @@ SELECT id, status, runat, attempts, reason FROM jobs ORDER BY id;
 SELECT xqueue.check('jobs');
 DROP TABLE jobs;
 
+-- A second upgrade keeps the counters, and uses a column that an earlier one made
+CREATE TABLE jobs (id int PRIMARY KEY);
+SELECT xqueue.upgrade('jobs', '{"features": {"priority": true}}')->'fields' AS fields;
+SELECT id FROM xqueue.put(NULL::jobs, '[{"id": 1}, {"id": 2, "priority": -1}]');
+SELECT xqueue.upgrade('jobs', '{"features": {"priority": false}}')->'fields' AS fields;
+SELECT id FROM xqueue.take(NULL::jobs);
+SELECT xqueue.upgrade('jobs', '{"features": {"priority": true}}')->'fields' AS fields;
+SELECT id FROM xqueue.release(NULL::jobs, 1);
+SELECT id FROM xqueue.take(NULL::jobs);
+SELECT xqueue.stats('jobs')->'calls'->'take' AS take, xqueue.stats('jobs')->'calls'->'put' AS put;
+EXECUTE tasks;
+SELECT xqueue.check('jobs');
+DROP TABLE jobs;
 DEALLOCATE tasks;
