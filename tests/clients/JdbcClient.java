@@ -1,9 +1,8 @@
-// JDBC: parameters with the types of Java, arrays, records, errors, transactions, waiting. JDBC only supports TCP, so JDBC_URL,
+// JDBC: parameters with the types of Java, arrays, records, errors, PgBouncer. JDBC only supports TCP, so JDBC_URL,
 // JDBC_USER and JDBC_PASSWORD name the server and a role that `run` creates.
 
 import java.sql.*;
 import java.util.*;
-import java.util.concurrent.*;
 import org.postgresql.util.PSQLException;
 
 class JdbcClient {
@@ -140,24 +139,6 @@ class JdbcClient {
         ack(id);
     }
 
-    static void waiting() throws Exception {
-        try (var statement = db.createStatement()) {
-            var blocked = new FutureTask<>(() -> statement.execute("SELECT xqueue.take('jobs', '1 min')"));
-            new Thread(blocked).start();
-            try (var other = connect("")) {
-                while (query(other, ID, "SELECT xqueue.stats('jobs')->'consumers'").get(0) == 0) {
-                    Thread.sleep(10);
-                }
-            }
-            statement.cancel();
-            try {
-                equal(blocked.get(), "cancelled");
-            } catch (ExecutionException e) {
-                equal(((SQLException) e.getCause()).getSQLState(), "57014");
-            }
-        }
-    }
-
     static void next() throws SQLException {
         var ids = put(List.of("a", "b"));
         var task = query(db, TEXT, "CALL xqueue.next('jobs', '5s')").get(0);
@@ -213,7 +194,6 @@ class JdbcClient {
         run("a batch is inserted or put as a list, and acked as an array", JdbcClient::batches);
         run("strings with casts, and without when they have no type", JdbcClient::types);
         run("an error has SQLSTATE and hint", JdbcClient::errors);
-        run("a waiting take is ended by cancel()", JdbcClient::waiting);
         run("CALL next acks and takes", JdbcClient::next);
         run("through PgBouncer, take and ack in one transaction, and in two transactions of an identified session",
                 JdbcClient::pgBouncer);

@@ -124,21 +124,6 @@ def error_classes():
     ack(db, id)
 
 
-def transaction():
-    """put belongs to the transaction; ack and an INSERT commit and roll back together"""
-    db.execute("CREATE TEMP TABLE pages (job bigint PRIMARY KEY)")
-    for force_rollback in (True, False):
-        with db.transaction(force_rollback=force_rollback):
-            [id] = put("a")
-        equal(value(f"SELECT count(*) FROM {TABLE}"), 0 if force_rollback else 1)
-    take(db)
-    for force_rollback in (True, False):
-        with db.transaction(force_rollback=force_rollback):
-            db.execute("INSERT INTO pages VALUES (%s)", (id,))
-            ack(db, id)
-        equal(value(f"SELECT array[(SELECT count(*) FROM pages), count(*)] FROM {TABLE}"), [0, 1] if force_rollback else [1, 0])
-
-
 def implicit_transaction():
     """without autocommit, rollback gives a taken task back and commit acks it"""
     [id] = put("a")
@@ -261,5 +246,5 @@ def pgbouncer():
         equal(in_session("SELECT xqueue.ack('psycopg_jobs', %s)", id), id)
 
 
-run(put_and_take_parameters, ack_parameters, error_classes, transaction, implicit_transaction, pipeline, prepared,
+run(put_and_take_parameters, ack_parameters, error_classes, implicit_transaction, pipeline, prepared,
     waiting, next_, loop, pgbouncer, table=TABLE)

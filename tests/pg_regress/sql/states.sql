@@ -73,7 +73,6 @@ BEGIN
 END $$;
 SELECT * FROM pg_temp.works('a');
 SELECT * FROM pg_temp.works('b') WHERE step <> 'states';
-SELECT * FROM pg_temp.works('c') WHERE step <> 'states';
 SELECT * FROM pg_temp.works('d') WHERE step <> 'states';
 SELECT xqueue.upgrade('numbers', '{"fields": {"status": "b"}, "features": {"buried": true}, "states": {"R": 0, "T": 1, "W": 2, "B": 3, "Z": -1, "D": 5}}')->'states' AS states;
 SELECT column_default FROM information_schema.columns WHERE table_name = 'numbers' AND column_name = 'b';
