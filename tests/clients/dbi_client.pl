@@ -1,5 +1,5 @@
 #!/usr/bin/env perl
-# Perl's DBI with DBD::Pg: parameters without a type, arrays, jsonb as text, errors, transactions, waiting.
+# Perl's DBI with DBD::Pg: parameters without a type, arrays, jsonb as text, errors, waiting, PgBouncer.
 
 use v5.32;
 use warnings;

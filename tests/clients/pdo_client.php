@@ -1,5 +1,5 @@
 <?php
-// PHP's PDO: tasks as objects, prepared by the server or by PDO, errors, transactions, persistent connections.
+// PHP's PDO: tasks as objects, prepared by the server or by PDO, errors, persistent connections, PgBouncer.
 
 declare(strict_types=1);
 
