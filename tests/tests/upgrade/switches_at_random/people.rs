@@ -1,6 +1,7 @@
 //! Producers and consumers that do not know the current features of the queue.
 
-use std::sync::RwLock;
+use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use postgres::{Error, Statement};
@@ -8,39 +9,39 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use xqueue_tests::*;
 
-use super::ledger::Ledger;
-
 /// Number of open tasks beyond which producers pause.
 const ENOUGH: usize = 150;
 
 /// State shared by all threads.
 pub struct Place {
-    pub q: String,
+    q: String,
     /// The key is (part, id).
-    pub is_composite: bool,
-    pub ledger: Ledger,
-    /// Held for reading by working threads, for writing by a thread that needs all others stopped.
-    pub gate: RwLock<()>,
-    pub is_open: AtomicBool,
+    is_composite: bool,
+    /// The tasks whose puts and acks are committed.
+    pub put: Mutex<BTreeSet<i64>>,
+    pub acked: Mutex<BTreeSet<i64>>,
+    is_closed: AtomicBool,
     /// Number of calls so far.
     pub calls: AtomicUsize,
 }
 
+/// Ends the threads when it is dropped.
+pub struct Close<'place>(pub &'place Place);
+
+impl Drop for Close<'_> {
+    fn drop(&mut self) {
+        self.0.is_closed.store(true, Ordering::SeqCst);
+    }
+}
+
 impl Place {
-    pub fn of(q: &mut Queue, is_composite: bool) -> Place {
-        // A user trigger records the deleted tasks and their last states.
-        q.sql(
-            "CREATE TABLE {q}_gone (id bigint, status text);
-             CREATE FUNCTION {q}_note() RETURNS trigger LANGUAGE plpgsql AS
-                 $$ BEGIN INSERT INTO public.{q}_gone VALUES (OLD.id, OLD.status); RETURN NULL; END $$;
-             CREATE TRIGGER note AFTER DELETE ON {q} FOR EACH ROW EXECUTE FUNCTION {q}_note()",
-        );
+    pub fn of(q: &Queue, is_composite: bool) -> Place {
         Place {
             q: q.name.clone(),
             is_composite,
-            ledger: Ledger::default(),
-            gate: RwLock::new(()),
-            is_open: AtomicBool::new(true),
+            put: Mutex::default(),
+            acked: Mutex::default(),
+            is_closed: AtomicBool::new(false),
             calls: AtomicUsize::new(0),
         }
     }
@@ -53,7 +54,16 @@ impl Place {
     /// Counts a call, and returns false once the test is ending.
     fn is_open(&self) -> bool {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        self.is_open.load(Ordering::SeqCst)
+        !self.is_closed.load(Ordering::SeqCst)
+    }
+
+    /// Returns the number of tasks put and not yet acked.
+    fn open(&self) -> usize {
+        self.put.lock().unwrap().len().saturating_sub(self.acked.lock().unwrap().len())
+    }
+
+    fn note_ack(&self, task: i64) {
+        assert!(self.acked.lock().unwrap().insert(task), "task {task} was acked before");
     }
 }
 
@@ -71,102 +81,83 @@ fn some<'a>(random: &mut StdRng, options: &[&'a str]) -> &'a str {
 pub fn produce(place: &Place, mut random: StdRng) {
     let (mut c, q) = (connect(), &place.q);
     let plain = c.prepare("SELECT xqueue.put($1::text, $2::jsonb)").expect("it can be prepared");
+    let options = [
+        ", delay => '20 milliseconds'",
+        ", delay => '1 hour'",
+        ", ttl => '1 hour'",
+        ", ttr => '1 hour'",
+        ", priority => -1",
+        ", tube => 'a'",
+    ];
     while place.is_open() {
-        if place.ledger.open() > ENOUGH {
+        if place.open() > ENOUGH {
             // The consumers have to catch up.
             c.run("SELECT pg_sleep(0.003)");
             continue;
         }
-        let _gate = place.gate.read().unwrap();
         let put = match random.random_range(0..3) {
             0 => c.query(&plain, &[q, &json!([{}, {"payload": 1}])]),
             1 => c.query(&format!("INSERT INTO {q} DEFAULT VALUES RETURNING to_jsonb({q})"), &[]),
             _ => {
-                let options = [
-                    ", delay => '20 milliseconds'",
-                    ", delay => '1 hour'",
-                    ", ttl => '1 hour'",
-                    ", ttr => '1 hour'",
-                    ", priority => -1",
-                    ", tube => 'a'",
-                ];
                 let option = some(&mut random, &options);
                 c.query(&format!("SELECT xqueue.put('{q}', '{{}}'{option})"), &[])
             }
         };
         match put {
-            Ok(rows) => {
-                let mut known = place.ledger.put.lock().unwrap();
-                known.extend(rows.iter().map(|row| id(&row.get(0))));
-            }
+            Ok(rows) => place.put.lock().unwrap().extend(rows.iter().map(|row| id(&row.get(0)))),
             Err(e) => allow_off(&e),
         }
     }
 }
 
-pub fn consume(place: &Place, random: StdRng) {
-    Consumer::new(place, random).work();
-}
-
 struct Consumer<'place> {
     place: &'place Place,
-    random: StdRng,
     c: Client,
-    session: String,
     take: Statement,
     ack: Statement,
-    mine: Vec<i64>,
+}
+
+/// Works until the test ends; the tasks that the consumer still has come back.
+pub fn consume(place: &Place, mut random: StdRng) {
+    let (mut consumer, mut mine) = (Consumer::new(place), vec![]);
+    while place.is_open() {
+        match random.random_range(0..100) {
+            0 => (consumer, mine) = (Consumer::new(place), vec![]),
+            1..6 => consumer.take_and_ack(random.random_bool(0.7)),
+            6..8 => consumer.kick(),
+            _ if mine.len() < 3 => mine.extend(consumer.take(&mut random)),
+            _ => {
+                let task = mine.swap_remove(random.random_range(0..mine.len()));
+                mine.extend(consumer.settle(task, &mut random));
+            }
+        }
+    }
 }
 
 impl Consumer<'_> {
-    fn new(place: &Place, random: StdRng) -> Consumer<'_> {
+    fn new(place: &Place) -> Consumer<'_> {
         let mut c = connect();
         let take = "SELECT xqueue.take($1::text, $2::text::interval, $3)";
         let ack = format!("SELECT xqueue.ack($1::text, {})", place.key("$2::bigint"));
         Consumer {
             place,
-            random,
-            session: scalar(&mut c, "SELECT xqueue.identify()::text", &[]),
             take: c.prepare(take).expect("it can be prepared"),
             ack: c.prepare(&ack).expect("it can be prepared"),
             c,
-            mine: vec![],
         }
     }
 
-    /// Works until the test ends, then releases its tasks.
-    fn work(mut self) {
-        while self.place.is_open() {
-            let _gate = self.place.gate.read().unwrap();
-            match self.random.random_range(0..100) {
-                0 => {
-                    self.forget_all();
-                    self = Consumer::new(self.place, self.random);
-                }
-                1..6 => self.transaction(),
-                6..8 => self.dig(),
-                _ if self.mine.len() < 3 => self.take(),
-                _ => self.end_one(),
-            }
-        }
-        self.forget_all();
-    }
-
-    fn forget_all(&mut self) {
-        self.mine.drain(..).for_each(|id| self.place.ledger.end_lease(id));
-    }
-
-    fn take(&mut self) {
+    fn take(&mut self, random: &mut StdRng) -> Vec<i64> {
         let q = &self.place.q;
-        let count = self.random.random_range(1..3);
-        let tasks = if self.random.random_bool(0.6) {
-            let timeout = if self.random.random_bool(0.5) { "0" } else { "20 milliseconds" };
+        let count = random.random_range(1..3);
+        let tasks = if random.random_bool(0.6) {
+            let timeout = if random.random_bool(0.5) { "0" } else { "20 milliseconds" };
             self.c.query(&self.take, &[q, &timeout, &count])
         } else {
             let options =
                 [", tube => 'a'", ", ttr => '1 hour'", ", timeout => '10ms', tube => 'b'"];
-            let option = some(&mut self.random, &options);
-            let (queue, task) = if self.random.random_bool(0.5) {
+            let option = some(random, &options);
+            let (queue, task) = if random.random_bool(0.5) {
                 (format!("'{q}'"), "t")
             } else {
                 (format!("NULL::{q}"), "to_jsonb(t)")
@@ -176,89 +167,66 @@ impl Consumer<'_> {
             self.c.query(&sql, &[])
         };
         match tasks {
-            Ok(tasks) => {
-                for task in tasks.iter().map(|row| id(&row.get(0))) {
-                    self.place.ledger.lease(task, &self.session);
-                    self.mine.push(task);
-                }
-            }
+            Ok(tasks) => return tasks.iter().map(|row| id(&row.get(0))).collect(),
             // Columns were added between planning the query and running it.
             Err(e) if db_error(&e).message().ends_with("changed since this query was planned") => {
                 assert_eq!(code(&e), "0A000", "{e:?}");
             }
             Err(e) => allow_off(&e),
         }
+        vec![]
     }
 
-    fn end_one(&mut self) {
-        let (q, ledger) = (&self.place.q, &self.place.ledger);
-        let task = self.mine.remove(self.random.random_range(0..self.mine.len()));
-        if self.random.random_bool(0.4) {
-            ledger.end_lease(task);
-            self.c.query(&self.ack, &[q, &task]).unwrap_or_else(|e| panic!("thrown out: {e:?}"));
-            ledger.ack(task);
-            return;
-        }
-        let key = self.place.key(task);
-        let call = match self.random.random_range(0..6) {
+    /// Ends a task in some way, or prolongs it. Returns the task if the consumer still has it.
+    fn settle(&mut self, task: i64, random: &mut StdRng) -> Option<i64> {
+        let (q, key) = (&self.place.q, self.place.key(task));
+        let call = match random.random_range(0..10) {
             0 => format!("ack('{q}', {key}, delay => '20 milliseconds')"),
             1 => format!("release('{q}', {key}, delay => '20 milliseconds')"),
             2 => format!("release('{q}', {key})"),
             3 => format!("touch('{q}', {key}, '1 hour')"),
             4 => format!("bury('{q}', {key}, '{{\"payload\": 2}}')"),
-            _ => format!("release('{q}', {key}, ttl => '1 hour')"),
+            5 => format!("release('{q}', {key}, ttl => '1 hour')"),
+            _ => "ack".into(),
         };
-        let ends = !call.starts_with("touch");
-        if ends {
-            ledger.end_lease(task);
-        }
-        let stays = match self.c.query(&format!("SELECT xqueue.{call}"), &[]) {
-            Ok(rows) => {
-                assert_eq!(rows.len(), 1, "{call}");
-                if call.starts_with("ack") {
-                    ledger.ack(task);
-                }
-                !ends
-            }
+        let done = match call.as_str() {
+            "ack" => self.c.query(&self.ack, &[q, &task]),
+            call => self.c.query(&format!("SELECT xqueue.{call}"), &[]),
+        };
+        match done {
+            Ok(rows) => assert_eq!(rows.len(), 1, "{call}"),
             Err(e) => {
                 allow_off(&e);
-                true
+                return Some(task);
             }
-        };
-        if stays {
-            if ends {
-                ledger.lease(task, &self.session);
-            }
-            self.mine.push(task);
         }
+        if call.starts_with("ack") {
+            self.place.note_ack(task);
+        }
+        call.starts_with("touch").then_some(task)
     }
 
-    /// Takes, acks and commits in one transaction, which makes a switch wait.
-    fn transaction(&mut self) {
-        let (q, ledger) = (&self.place.q, &self.place.ledger);
+    /// Takes and acks in one transaction, which makes a switch wait.
+    fn take_and_ack(&mut self, commits: bool) {
+        let q = &self.place.q;
         let mut transaction = self.c.transaction().expect("BEGIN");
         let _stats = transaction.query("SELECT xqueue.stats($1::text)", &[q]).expect("stats");
-        let tasks = transaction.query(&self.take, &[q, &"0", &2]);
-        let tasks = tasks.unwrap_or_else(|e| panic!("thrown out: {e:?}"));
+        let tasks = transaction.query(&self.take, &[q, &"0", &2]).expect("it is not thrown out");
         let tasks: Vec<i64> = tasks.iter().map(|row| id(&row.get(0))).collect();
-        tasks.iter().for_each(|task| ledger.lease(*task, &self.session));
         for task in &tasks {
-            let acked = transaction.query(&self.ack, &[q, task]);
-            assert_eq!(acked.unwrap_or_else(|e| panic!("thrown out: {e:?}")).len(), 1);
+            let acked = transaction.query(&self.ack, &[q, task]).expect("it is not thrown out");
+            assert_eq!(acked.len(), 1);
         }
-        tasks.iter().for_each(|task| ledger.end_lease(*task));
-        if self.random.random_bool(0.7) {
+        if commits {
             transaction.commit().expect("COMMIT");
-            tasks.iter().for_each(|task| ledger.ack(*task));
+            tasks.into_iter().for_each(|task| self.place.note_ack(task));
         }
     }
 
-    /// Revives buried tasks and tasks delayed by an hour.
-    fn dig(&mut self) {
-        let q = &self.place.q;
-        if let Err(e) = try_sql(&mut self.c, &format!("SELECT xqueue.kick('{q}', 5)")) {
-            allow_off(&e);
-        }
+    /// Revives buried tasks.
+    fn kick(&mut self) {
+        let kick = format!("SELECT xqueue.kick('{}', 5)", self.place.q);
+        try_sql(&mut self.c, &kick).unwrap_or_else(|e| allow_off(&e));
     }
 }
 
