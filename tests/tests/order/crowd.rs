@@ -1,5 +1,5 @@
 //! Producers and consumers at work on a queue at the same time: no mark hides a task, and each is processed once.
-//! XQUEUE_SEED repeats their choices.
+//! Sub-queues keep their order. XQUEUE_SEED repeats their choices.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,7 +13,7 @@ const PUTS: i64 = 600;
 const IDLE: usize = 300;
 
 /// Columns and options of a queue, the {n}th put of a producer, and a take. {r} stands for a random number.
-const CROWDS: [(&str, &str, &str, &str); 7] = [
+const CROWDS: [(&str, &str, &str, &str); 9] = [
     // Old keys among rising ones.
     (
         COLUMNS,
@@ -64,7 +64,35 @@ const CROWDS: [(&str, &str, &str, &str); 7] = [
         "SELECT xqueue.put('{q}', '{}')",
         "SELECT xqueue.take('{q}')",
     ),
+    // Sub-queues of each producer, so that their tasks are committed in the order of their keys.
+    (
+        COLUMNS,
+        r#"{"features": {"utube": true}}"#,
+        "SELECT xqueue.put('{q}', '{}', tube => '{producer}.' || {r} % 4)",
+        "SELECT xqueue.take('{q}', count => 1 + {r} % 3)",
+    ),
+    (
+        COLUMNS,
+        r#"{"features": {"utube": {"strict": true}, "delayed": true, "priority": true}}"#,
+        "SELECT xqueue.put('{q}', '{}', tube => '{producer}.' || {r} % 4, priority => {r} / 4 % 5,
+             delay => interval '3 ms' * ({r} / 20 % 5 / 4))",
+        "SELECT xqueue.take('{q}', count => 1 + {r} % 3)",
+    ),
 ];
+
+/// Refuses a take if another task of the sub-queue stands before the task, or is in flight. The STABLE function sees the
+/// snapshot of the take itself.
+const JUDGE: &str = "
+    CREATE FUNCTION {q}_judge() RETURNS trigger LANGUAGE plpgsql STABLE AS $$
+    BEGIN
+        IF EXISTS (SELECT FROM {q} t WHERE t.tube = NEW.tube AND t.id <> NEW.id
+                   AND (t.status = 'T' OR t.status IN ('R', 'W') AND ({order}) < ({order of new}))) THEN
+            RAISE 'task % of % is out of turn', NEW.id, NEW.tube;
+        END IF;
+        RETURN NEW;
+    END $$;
+    CREATE TRIGGER judge BEFORE UPDATE ON {q} FOR EACH ROW
+        WHEN (OLD.status = 'R' AND NEW.status = 'T') EXECUTE FUNCTION {q}_judge()";
 
 fn number(sql: &str, random: &mut StdRng) -> String {
     sql.replace("{r}", &random.random_range(0..1_000_000_000).to_string())
@@ -110,6 +138,12 @@ fn nothing_is_hidden_from_a_crowd() {
     for (columns, options, put, take) in CROWDS {
         let options: Value = serde_json::from_str(options).expect("options");
         let mut q = Queue::with("crowd", columns, &options);
+        if !options["features"]["utube"].is_null() {
+            let has_priority = options["features"]["priority"] == json!(true);
+            let order = if has_priority { "t.priority, t.id" } else { "t.id" };
+            let judge = JUDGE.replace("{order}", order);
+            q.sql(&judge.replace("{order of new}", &order.replace("t.", "NEW.")));
+        }
         let (name, done) = (q.name.clone(), AtomicBool::new(false));
         std::thread::scope(|scope| {
             let producers = [0, 1, 2].map(|n| {
@@ -125,6 +159,7 @@ fn nothing_is_hidden_from_a_crowd() {
             producers.into_iter().for_each(|producer| producer.join().expect("a producer"));
             done.store(true, Ordering::SeqCst);
         });
+        q.wait_for("waiting", 0);
         // Tasks that a consumer has rolled back or released after the others had ended.
         consume(&mut q.admin, &name, take, seed, &done, true);
         q.assert_tasks(&[("total", 0)]);

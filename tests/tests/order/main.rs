@@ -16,7 +16,6 @@ mod utube;
 mod utube_by_hand;
 mod utube_clear;
 mod utube_priority;
-mod utube_random;
 mod utube_review;
 mod utube_secret;
 mod utube_steps;

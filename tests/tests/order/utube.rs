@@ -1,6 +1,6 @@
 //! Feature utube: a sub-queue has at most one task in flight, its tasks are taken in order, and the sub-queues take
-//! turns. pg_regress and the isolation tester hold the cases of one and two sessions. utube_steps and utube_random are
-//! random, also with strict order.
+//! turns. pg_regress and the isolation tester hold the cases of one and two sessions. utube_steps and crowd are random,
+//! also with strict order.
 
 use xqueue_tests::*;
 
