@@ -15,21 +15,6 @@ fn the_greatest_priority() {
     // The statement path stores the priority too.
     q.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT xqueue.put('{q}', '{}', priority => 4294967293); COMMIT");
     assert_eq!(q.takes(6), [4, 3, 6, 5, 1, 2]);
-    for (kind, least, greatest) in
-        [("smallint", "-32768", "32767"), ("integer", "-2147483648", "2147483647")]
-    {
-        let columns = format!("{COLUMNS}, \"P\" {kind} NOT NULL DEFAULT 0");
-        let options = json!({"fields": {"priority": "P"}, "features": {"priority": true}});
-        let mut q = Queue::with("priority", &columns, &options);
-        let put = |priority| format!("SELECT xqueue.put('{{q}}', '{{}}', priority => {priority})");
-        q.sql(&put(least));
-        q.sql(&put(greatest));
-        let message = "priority 4294967295 is out of range for queue";
-        let error = q.fails(&put("4294967295"), "22003", message);
-        let hint = error.hint().unwrap_or_default();
-        assert!(hint.contains(&format!("from {least} to {greatest}")), "{hint}");
-        assert!(hint.contains("ALTER COLUMN \"P\" TYPE bigint"), "{hint}");
-    }
 }
 
 /// In tarantool/queue the next id is the greatest id plus one.

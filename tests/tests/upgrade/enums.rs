@@ -309,45 +309,27 @@ fn labels_of_an_enum_below_domains() {
         }
         q.upgrade(&json!({
             "fields": {"tube": "tube"},
-            "features": {"delayed": true, "buried": true, "tube": true},
+            "features": {"delayed": true, "buried": true, "keep": true, "tube": true},
             "tube_stats": ["north", "south"],
         }));
         let name = q.name.clone();
         let mut old = q.client();
-        let put = |c: &mut Client, place: &str, tube: &str| {
-            let sql = format!(
-                "SELECT xqueue.put('{name}', '{{\"place\": \"{place}\"}}', tube => '{tube}')"
-            );
-            c.run(&sql);
+        let last = match key {
+            "place" => "max(place::text)",
+            "n" => "max(n)::text",
+            _ => "jsonb_build_object('place', max(place::text), 'n', max(n))",
         };
-        put(&mut old, "north", "north");
-        put(&mut old, "south", "south");
+        live_by(&mut old, &name, "north", last);
         q.sql("ALTER TYPE {q}_place RENAME VALUE 'north' TO 'Nord'");
-        put(&mut old, "east", "Nord");
-        let tasks = |q: &mut Queue| q.stats()["tubes"]["Nord"]["tasks"].clone();
-        assert_eq!(tasks(&mut q)["total"], json!(2));
-        let id = match key {
-            "place" => "t->>'place'",
-            "n" => "t->>'n'",
-            _ => "t - '{tube,status,owner,runat}'::text[]",
-        };
         for c in [&mut old, &mut q.client()] {
-            let take = format!("SELECT t FROM xqueue.take('{name}', tube => 'Nord') AS t");
-            let by_id = |verb: &str, more: &str, from: &str| {
-                format!("SELECT r FROM ({from}) AS a (t), xqueue.{verb}('{name}', {id}{more}) AS r")
-            };
-            let buried = values(c, &by_id("bury", "", &take), &[]);
-            assert_eq!(buried[0]["tube"], json!("Nord"), "{key}");
-            c.run(&format!("SELECT xqueue.kick('{name}', 1)"));
-            let delayed = by_id("release", ", delay => '10 milliseconds'", &take);
-            assert_eq!(values(c, &delayed, &[]).len(), 1);
-            wait_until("the delay ends", || tasks(&mut q)["ready"] == json!(2));
-            let named = format!("SELECT xqueue.take('{name}', tube => 'Nord', id => {{id}})");
-            let all = format!("SELECT to_jsonb(x) AS t FROM {name} AS x WHERE tube::text = 'Nord'");
-            let named = named.replace("{id}", id) + &format!(" FROM ({all} LIMIT 1) AS a");
-            assert_eq!(values(c, &named, &[]).len(), 1, "{named}");
-            c.run(&format!("SELECT xqueue.give_back('{name}')"));
+            live_by(c, &name, "Nord", last);
         }
+        for (place, tube) in [("Nord", "Nord"), ("east", "Nord"), ("south", "south")] {
+            q.sql(&format!(
+                "SELECT xqueue.put('{{q}}', '{{\"place\": \"{place}\"}}', tube => '{tube}')"
+            ));
+        }
+        assert_eq!(q.stats()["tubes"]["Nord"]["tasks"]["total"], json!(2));
         let sql = format!("SELECT xqueue.take('{name}', count => 9)");
         assert_eq!(values(&mut old, &sql, &[]).len(), 3);
         // The worker releases these tasks.

@@ -1,7 +1,7 @@
 //! Any column can have any role. A table with odd names, other types, other status values and a key of two columns
 //! passes through every state and verb.
 
-use xqueue_tests::{LETTERS, Queue, Value, Watcher, ask, json, wait_until};
+use xqueue_tests::{LETTERS, Queue, Value, Watcher, ask, json};
 
 const FEATURES: &str = r#"{
     "delayed": true, "buried": true, "ttl": true, "ttr": "1 hour", "priority": true, "tube": true,
@@ -126,37 +126,5 @@ fn the_worker_serves_an_existing_table() {
         for call in ["delay", "ttr", "ttl", "zombie", "session"] {
             assert_eq!(calls[call], json!(1), "{call} with a status of type {kind}");
         }
-    }
-}
-
-#[test]
-fn features_of_an_existing_table_are_switched_off_and_on_again() {
-    for (kind, labels) in STATES {
-        let mut q = queue(kind, labels, &json!({"keep": true}));
-        q.sql(
-            r#"INSERT INTO {q} ("Tenant", "no.", "run at") VALUES ('a', 1, NULL), ('a', 2, now() + interval '1 hour')"#,
-        );
-        let [_, _, _, buried, _, done] = labels.map(quoted);
-        q.sql(&format!(
-            r#"INSERT INTO {{q}} ("Tenant", "no.", "The State") VALUES ('b', 3, {buried}), ('b', 4, {done})"#
-        ));
-        q.assert_tasks(&[("ready", 1), ("waiting", 1), ("buried", 1), ("done", 1)]);
-        let off = json!({
-            "features": {
-                "delayed": false, "buried": false, "keep": false, "ttl": false, "ttr": false,
-                "priority": false, "tube": false, "retry": false,
-            },
-            "convert": {"W": "R", "B": "R", "D": "delete"},
-            "tube_stats": [],
-        });
-        q.upgrade(&off);
-        q.assert_tasks(&[("ready", 3), ("total", 3)]);
-        let mut again: Value = FEATURES.parse().expect("features");
-        again["zombie"] = json!("1 hour");
-        q.upgrade(&json!({ "features": again }));
-        let task = q.ask_one("SELECT xqueue.take('{q}')");
-        assert_eq!((&task["Tenant"], &task["no."]), (&json!("a"), &json!(1)));
-        q.sql("SELECT xqueue.ack('{q}', ROW('a', 1))");
-        wait_until("it is counted", || q.stats()["tasks"]["zombie"] == json!(1));
     }
 }

@@ -49,12 +49,8 @@ fn an_owner_is_a_session_or_another_program() {
         assert_eq!(q.ask_one("SELECT xqueue.stats('{q}', 1)")["session"], json!(owner));
         q.fails("SELECT xqueue.ack('{q}', 1)", "55006", "task 1 is taken by");
         q.fails("UPDATE {q} SET status = 'R' WHERE id = 1", "55006", "is taken by");
-        call("SELECT xqueue.touch('{q}', 1, '1 hour')");
         call("SELECT xqueue.release('{q}', 1)");
         call("SELECT xqueue.take('{q}', id => 1)");
-        call("SELECT xqueue.bury('{q}', 1)");
-        call("SELECT xqueue.dig('{q}', 1)");
-        call("SELECT xqueue.take('{q}')");
         call("SELECT xqueue.ack('{q}', 1)");
         call("SELECT xqueue.take('{q}', count => 2)");
         assert_eq!(call("SELECT to_jsonb(xqueue.give_back('{q}'))"), [json!(2)]);
