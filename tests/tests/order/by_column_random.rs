@@ -59,6 +59,20 @@ const SHARING: [Kind; 6] = [
     ),
 ];
 
+/// Statements that hide tasks from the rest of their transaction. A kick within a statement does not see what the
+/// statement has deleted, and the triggers fire at its end.
+const HIDING: [&str; 8] = [
+    "TRUNCATE {q}",
+    "DELETE FROM {q}",
+    "UPDATE {q} SET tube = 'b', priority = 1",
+    "UPDATE {q} SET id = id + 1000000 WHERE status <> 'T'",
+    "UPDATE {q} SET status = 'B' WHERE status = 'R'",
+    "SELECT xqueue.take('{q}', count => 1000)",
+    "SELECT xqueue.kick('{q}', 1000)",
+    "WITH gone AS (DELETE FROM {q} WHERE status = 'B' RETURNING id) \
+     SELECT xqueue.kick('{q}', 1000 + count(*)::int) FROM gone",
+];
+
 const STEPS: usize = 300;
 
 const TUBES: [&str; 4] = ["'a'", "'a'", "'b'", "NULL"];
@@ -157,7 +171,7 @@ impl Run<'_> {
                     "BEGIN; SELECT xqueue.take('{{q}}'); DELETE FROM {{q}} WHERE {one}; ROLLBACK"
                 ));
             }
-            // Calls that raise marks, and one that must not: what it does not see comes back.
+            // Calls that raise marks, and calls that must not: what they do not see comes back.
             7 => {
                 let (tube, many) = (self.tube(), enough_takes());
                 self.run(&format!(
@@ -166,10 +180,13 @@ impl Run<'_> {
                 ));
             }
             8 => {
+                let hiding = HIDING.choose(&mut self.random).expect("a statement");
+                let is_partial = self.random.random_bool(0.5);
+                let undo = if is_partial { "ROLLBACK TO s; COMMIT" } else { "ROLLBACK" };
                 let (tube, many) = (self.tube(), enough_takes());
                 self.run(&format!(
-                    "BEGIN; UPDATE {{q}} SET tube = 'b', priority = 1; \
-                     SELECT xqueue.take('{{q}}', tube => {tube}, count => {many}); ROLLBACK"
+                    "BEGIN; SAVEPOINT s; {hiding}; SELECT xqueue.take('{{q}}', tube => {tube}, count => {many}); \
+                     SELECT xqueue.kick('{{q}}', {many}); {undo}"
                 ));
             }
             9 => {

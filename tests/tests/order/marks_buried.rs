@@ -1,5 +1,5 @@
 //! The low-water mark of `plow` and `kick` never hides a buried task, no matter how it was buried before the mark. The
-//! crowds and by_column_random have more ways, and priorities.
+//! crowds have more ways; by_column_random has priorities, and tasks that a rollback buries again.
 
 use xqueue_tests::*;
 
@@ -82,40 +82,6 @@ fn what_is_buried_and_not_committed() {
     other.sql("COMMIT");
     finds(&mut q, 5);
     finds(&mut q, 9);
-}
-
-/// Tasks that a transaction digs out, or hides from itself in another way, are buried again after a rollback. A kick
-/// within a statement does not see what the statement has deleted, and the triggers fire at its end.
-#[test]
-fn what_is_rolled_back() {
-    for hiding in [
-        "SELECT xqueue.kick('{q}', 1000)",
-        "SELECT xqueue.plow('{q}')",
-        "UPDATE {q} SET status = 'R' WHERE id = 5",
-        "UPDATE {q} SET id = id + 10000000",
-        "UPDATE {q} SET id = 1000000, tube = 'y' WHERE id = 5",
-        "DELETE FROM {q}",
-        "WITH gone AS (DELETE FROM {q} WHERE id = 5 RETURNING id) \
-         SELECT xqueue.kick('{q}', 1000 + (gone.id - 5)::int) FROM gone",
-        "TRUNCATE {q}",
-    ] {
-        for undo in ["ROLLBACK", "ROLLBACK TO s; COMMIT"] {
-            let mut q = raised();
-            q.sql("INSERT INTO {q} (id, status) VALUES (5, 'B'), (6, 'B')");
-            q.sql(&format!("BEGIN; SAVEPOINT s; {hiding}"));
-            for _ in 0..enough_kicks() {
-                q.ask_one("SELECT to_jsonb(xqueue.kick('{q}', 0))");
-                q.ask_one("SELECT to_jsonb(xqueue.kick('{q}', 1))");
-            }
-            q.sql(undo);
-            if undo.contains("COMMIT") {
-                // Tasks kicked after the savepoint are buried again, too.
-                assert_eq!(q.ask_one("SELECT xqueue.check('{q}')")["ok"], json!(true));
-            }
-            finds(&mut q, 5);
-            finds(&mut q, 6);
-        }
-    }
 }
 
 #[test]
