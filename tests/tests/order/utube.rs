@@ -157,14 +157,9 @@ fn labels_may_be_of_any_type_that_can_be_hashed() {
     connect().run(&format!("CREATE TYPE {kind} AS ENUM ('red', 'green')"));
     for (column, a, b) in [
         ("text", "'a'", "'b'"),
-        ("varchar(5)", "'a'", "'b'"),
         ("char(5)", "'a'", "'b'"),
-        ("\"char\"", "'a'", "'b'"),
-        ("integer", "1", "2"),
         ("bigint", "1", "2"),
         ("numeric", "1.0", "2"),
-        ("boolean", "true", "false"),
-        ("date", "'2024-01-01'", "'2024-01-02'"),
         ("timestamptz", "'2024-01-01'", "'2024-01-02'"),
         ("uuid", "gen_random_uuid()", "gen_random_uuid()"),
         ("integer[]", "'{1,2}'", "'{}'"),

@@ -39,33 +39,23 @@ fn round(columns: &str, insert: &str, key: &str) {
 }
 
 /// Types with values. The SQL expression of a key is the value cast to the type, unless another one is given.
-const KEYS: [(&str, &str, &str); 28] = [
+const KEYS: [(&str, &str, &str); 18] = [
     ("bigint", "9223372036854775807", "9223372036854775807"),
-    ("bigint", "-9223372036854775808", ""),
     ("int", "-7", "-7"),
-    ("smallint", "7", "7"),
     ("smallint", "7", "7::bigint"),
-    ("oid", "4294967295", ""),
     ("uuid", "11111111-2222-3333-4444-555555555555", ""),
     ("uuid", "11111111-2222-3333-4444-555555555555", "'11111111-2222-3333-4444-555555555555'"),
-    ("text", "plain", ""),
     ("text", "", "''"),
     ("text", "it''s \"so\"", ""),
     ("text", "{1,2}", "'{1,2}'"),
     ("text", "äöü ✓", ""),
     ("varchar(40)", "a,b)(", "'a,b)('"),
     ("varchar(40)", "NULL", "'NULL'"),
-    ("varchar(40)", "\\N", ""),
     ("text COLLATE \"C\"", "x", "'x'"),
-    ("name", "x", ""),
     ("char(5)", "x", ""),
     ("timestamptz", "2026-01-02 03:04:05.678901+00", ""),
-    ("date", "2026-01-02", "'2026-01-02'"),
     ("numeric", "1.10", "1.1"),
-    ("numeric", "NaN", ""),
     ("float8", "0.1", "0.1::float8"),
-    ("interval", "1 day", ""),
-    ("inet", "10.0.0.1", ""),
     ("bytea", "\\x00ff", ""),
     // If the key is an array, an array parameter is one key.
     ("text[]", "{a,NULL,c}", "ARRAY['a', NULL, 'c']"),
