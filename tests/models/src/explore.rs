@@ -5,27 +5,13 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// A model whose states can be explored.
-pub trait Explorable:
-    Model<
-        State: Clone + Debug + Hash + PartialEq + Send + Sync + 'static,
-        Action: Clone + Debug + PartialEq + Send + Sync,
-    > + Send
-    + Sync
-    + 'static
-{
-}
-
-impl<M> Explorable for M
+/// Explores all states of a model and returns their number. Fails if a state breaks a property.
+pub fn holds<M>(name: &str, model: M) -> usize
 where
     M: Model + Send + Sync + 'static,
     M::State: Clone + Debug + Hash + PartialEq + Send + Sync + 'static,
     M::Action: Clone + Debug + PartialEq + Send + Sync,
 {
-}
-
-/// Explores all states of a model and returns their number. Fails if a state breaks a property.
-pub fn holds(name: &str, model: impl Explorable) -> usize {
     let explored = model.checker().threads(THREADS).spawn_bfs().join();
     explored.assert_properties();
     println!("{name}: {} states, {} deep", explored.unique_state_count(), explored.max_depth());
@@ -33,7 +19,12 @@ pub fn holds(name: &str, model: impl Explorable) -> usize {
 }
 
 /// Explores a flawed model and returns a path to a state that breaks the property. Fails if there is no such state.
-pub fn breaks<M: Explorable>(flaw: impl Debug, model: M, property: &'static str) -> Vec<M::Action> {
+pub fn breaks<M>(flaw: impl Debug, model: M, property: &'static str) -> Vec<M::Action>
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + PartialEq + Send + Sync + 'static,
+    M::Action: Clone + Debug + PartialEq + Send + Sync,
+{
     let is_broken = HasDiscoveries::AnyOf(BTreeSet::from([property]));
     let explored = model.checker().finish_when(is_broken).spawn_bfs().join();
     let Some(path) = explored.discovery(property) else {

@@ -13,4 +13,4 @@ pub mod marks;
 pub mod ring;
 pub mod subqueues;
 
-pub use explore::{Explorable, breaks, holds};
+pub use explore::{breaks, holds};

@@ -38,23 +38,6 @@ fn fifottl() -> Queue {
 }
 
 #[test]
-fn a_task_of_another_is_not_buried_and_may_be_deleted() {
-    let mut q = fifottl();
-    let (name, mut other) = (q.name.clone(), q.client());
-    put(&mut q.admin, &name, 1);
-    assert_eq!(q.takes(1), [1]);
-    for call in ["bury('{q}', 1)", "release('{q}', 1)", "ack('{q}', 1)", "touch('{q}', 1, '1 s')"] {
-        let sql = format!("SELECT xqueue.{}", call.replace("{q}", &name));
-        expect_error(&mut other, &sql, "55006", "task 1 is taken by");
-    }
-    let deleted = &ask(&mut other, &name, "SELECT xqueue.delete('{q}', 1)")[0];
-    assert_eq!((&deleted["id"], &deleted["status"]), (&json!(1), &json!("T")));
-    let error = q.fails("SELECT xqueue.ack('{q}', 1)", "P0002", "not found");
-    assert!(error.hint().is_some_and(|hint| hint.contains("deleted")), "{error:?}");
-    q.assert_tasks(&[("total", 0), ("taken", 0)]);
-}
-
-#[test]
 fn touch_with_less_than_nothing_and_too_much() {
     let mut q = fifottl();
     q.sql("SELECT xqueue.put('{q}', '{}', ttl => '1 h', ttr => '1 min')");

@@ -225,19 +225,3 @@ fn job_tables_of_frameworks_become_queues_as_they_are() {
         }
     });
 }
-
-/// The key of Que's older table begins with columns that a queue changes.
-#[test]
-fn a_refused_column_is_named() {
-    let mut q = Queue::table(
-        "que3",
-        "CREATE TABLE {q} (priority smallint NOT NULL, run_at timestamptz NOT NULL, job_id bigserial, queue text, \
-         PRIMARY KEY (queue, priority, run_at, job_id))",
-    );
-    let sql = r#"SELECT xqueue.upgrade('{q}', '{"fields": {"runat": "run_at"}, "features": {"delayed": true}}')"#;
-    let error =
-        q.fails(sql, "22023", "column \"run_at\" cannot be the runat: it is part of the key");
-    assert_eq!(error.hint(), Some("The queue changes it; name another column in {\"fields\": …}."));
-    q.sql("DROP TABLE {q}");
-    q.abandon();
-}

@@ -2,47 +2,6 @@
 
 use xqueue_tests::*;
 
-/// Indexes that an administrator made from the dry run, under other names, are recognized for any type of the status
-/// column. The server itself normalizes the text of each index for the comparison.
-#[test]
-fn indexes_made_beforehand_are_recognized_by_the_servers_text() {
-    let features =
-        json!({"utube": true, "delayed": true, "ttl": true, "buried": true, "priority": true});
-    for kind in ["text", "varchar(10)", "char(1)", "char(3)", "\"char\"", "{q}_enum", "{q}_domain"]
-    {
-        let create = "CREATE TYPE {q}_enum AS ENUM ('R', 'T', 'W', 'B', 'Z', 'D');
-            CREATE DOMAIN {q}_domain AS varchar(5);
-            CREATE TABLE {q} (id bigserial PRIMARY KEY, st {kind}, payload jsonb)";
-        let mut q = Queue::table("up", &create.replace("{kind}", kind));
-        let name = q.name.clone();
-        let options = json!({"fields": {"status": "st"}, "features": features});
-        let dry_run = "SELECT xqueue.upgrade($1::text, $2::jsonb, true)";
-        let plan: Value = scalar(&mut q.admin, dry_run, &[&name, &options]);
-        let ddl = plan["ddl"].as_array().unwrap().iter().map(|sql| sql.as_str().unwrap());
-        let mut fields = json!({"status": "st"});
-        let mut made = 0;
-        for sql in ddl {
-            if let Some((_, column)) = sql.split_once(" ADD COLUMN ") {
-                q.sql(sql);
-                let column = column.split(' ').next().unwrap();
-                fields[column] = json!(column);
-            } else if let Some((unique, index)) = sql.split_once("INDEX ") {
-                let (_, on) = index.split_once(" ON ").unwrap();
-                made += 1;
-                q.sql(&format!("{unique}INDEX {name}_made_{made} ON {on}"));
-            }
-        }
-        assert!(made > 4, "{kind}: {plan}");
-        q.upgrade(&json!({"fields": fields, "features": features}));
-        let own = "SELECT to_jsonb(indexname) FROM pg_indexes
-            WHERE tablename = '{q}' AND indexname !~ '_made_|_pkey$'";
-        assert_eq!(q.ask(own), Vec::<Value>::new(), "{kind}: a second index was made");
-        q.status_is("st", LETTERS);
-        q.sql("SELECT xqueue.put('{q}', '{}', tube => 'a')");
-        assert_eq!(take_all(&mut q.admin, &name).len(), 1, "{kind}");
-    }
-}
-
 /// Only the definition changes, without any change of the table.
 #[test]
 fn a_switch_without_ddl_is_in_force_at_once_and_never_after_a_rollback() {
