@@ -48,9 +48,6 @@ fn what_is_known_of_the_queue_is_known_of_its_tubes() {
 fn tasks_that_are_put() {
     let mut t = Tubes::new(&json!({}));
     for (id, put) in [
-        (7, "SELECT xqueue.put('{q}', '{\"id\": 7}', tube => 'a', priority => 2)"),
-        (6, "SELECT xqueue.put('{q}', '[{\"id\": 6, \"tube\": \"a\", \"priority\": 2}]')"),
-        (5, "INSERT INTO {q} (id, tube, priority) VALUES (5, 'a', 2)"),
         (8, "SELECT xqueue.put('{q}', '{\"id\": 8}', tube => 'a', priority => 1)"),
         (9, "SELECT xqueue.put('{q}', '{\"id\": 9}', tube => 'a', front => true)"),
         (10, "COPY {q} (id, tube, priority) FROM PROGRAM 'printf \"10\\ta\\t-7\\n\"'"),
@@ -199,19 +196,14 @@ fn more_tubes_than_have_marks() {
     }
     assert!(t.walked("a") > FEW, "it has given way");
     for turn in 0..30 {
-        for n in 0..TUBES {
-            assert!(t.take(&format!("tube {n}")).is_some());
-        }
-        if turn % 10 == 0 {
+        if turn % 10 == 1 {
             t.q.sql(&format!(
-                "INSERT INTO {{q}} (id, tube, priority) \
+                "DELETE FROM {{q}} WHERE id < 1000; INSERT INTO {{q}} (id, tube, priority) \
                  SELECT 500 + n, 'tube ' || n, 1 FROM generate_series(0, {TUBES} - 1) n"
             ));
-            t.q.sql("DELETE FROM {q} WHERE id < 1000 AND tube LIKE '% 1'");
-            for n in 0..TUBES {
-                assert!(t.take(&format!("tube {n}")).is_some());
-            }
-            t.q.sql("DELETE FROM {q} WHERE id < 1000");
+        }
+        for n in 0..TUBES {
+            assert!(t.take(&format!("tube {n}")).is_some());
         }
     }
 }

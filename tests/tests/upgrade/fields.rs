@@ -98,33 +98,16 @@ fn an_existing_table_goes_through_everything() {
         let task = step(&mut q, "take('{q}')", taken);
         assert_eq!((&task["Tenant"], &task["no."]), (&json!("a"), &json!(2)));
         step(&mut q, "snatch('{q}', ROW('a', 2))", ready);
-    }
-}
-
-#[test]
-fn the_worker_serves_an_existing_table() {
-    for (kind, labels) in STATES {
-        let mut q = queue(kind, labels, &json!({"zombie": true, "retry": {"limit": 1}}));
-        q.sql(r#"SELECT xqueue.put('{q}', '{"Tenant": "a", "no.": 1}', delay => '1 millisecond')"#);
-        q.wait_for("ready", 1);
-        q.sql("SELECT xqueue.take('{q}', ttr => '1 millisecond')");
+        // The worker serves it, too.
+        step(&mut q, "take('{q}', ttr => '1 millisecond')", taken);
         q.wait_for("buried", 1);
-        let why = q.ask_one("SELECT to_jsonb(why) FROM {q}");
-        assert_eq!(why, "time to run ended after attempt 1, the limit is 1");
-        q.sql(r#"SELECT xqueue.put('{q}', '{"Tenant": "a", "no.": 2}', ttl => '1 millisecond')"#);
-        q.wait_for("total", 1);
-        q.sql("SELECT xqueue.plow('{q}')");
-        q.sql("SELECT xqueue.take('{q}')");
-        q.sql("SELECT xqueue.ack('{q}', ROW('a', 1), delay => '1 millisecond')");
-        q.wait_for("total", 0);
-        q.sql(r#"SELECT xqueue.put('{q}', '{"Tenant": "a", "no.": 3}')"#);
+        let why = q.ask_one("SELECT to_jsonb(why) FROM {q} WHERE \"no.\" = 2");
+        assert_eq!(why, "time to run ended after attempt 2, the limit is 2");
+        q.sql(r#"SELECT xqueue.put('{q}', '{"Tenant": "c", "no.": 3}', delay => '1 millisecond')"#);
+        q.wait_for("ready", 2);
         let mut consumer = q.client();
-        ask(&mut consumer, &q.name, "SELECT xqueue.take('{q}')");
+        ask(&mut consumer, &q.name, "SELECT xqueue.take('{q}', count => 2)");
         drop(consumer);
-        q.wait_for("buried", 1);
-        let calls = q.stats()["calls"].clone();
-        for call in ["delay", "ttr", "ttl", "zombie", "session"] {
-            assert_eq!(calls[call], json!(1), "{call} with a status of type {kind}");
-        }
+        q.wait_for("ready", 2);
     }
 }

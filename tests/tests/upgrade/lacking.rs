@@ -228,8 +228,6 @@ fn a_trigger_that_only_looks_like_ours() {
 fn a_column_that_swaps_its_name_with_another() {
     for (column, features, kind, value) in [
         ("status", json!({"buried": true}), "text DEFAULT 'R'", "substr('BRR', id::int, 1)"),
-        ("owner", json!({}), "uuid", "NULL"),
-        ("priority", json!({"priority": true}), "int NOT NULL DEFAULT 0", "id"),
         ("expires", json!({"ttl": true}), "timestamptz", "'2001-01-01'"),
         ("tube", json!({"tube": true}), "text", "id"),
         ("tube", json!({"utube": true}), "text", "id"),

@@ -35,16 +35,9 @@ fn a_wait_for_an_end_goes_on_through_every_switch() {
         Watcher::asleep(&mut q, r#"CALL xqueue.put_wait('{q}', '{"id": 2}')"#),
     ];
     for on in [
-        json!({"delayed": true}),
-        json!({"buried": true}),
-        json!({"keep": true}),
         json!({"zombie": "1 hour"}),
-        json!({"ttl": "1 hour"}),
-        json!({"ttr": "1 hour"}),
-        json!({"priority": true}),
-        json!({"tube": true}),
-        json!({"retry": {"limit": 3, "backoff": 0.01}, "buried": true, "delayed": true}),
-        json!({"id": "required"}),
+        json!({"keep": true, "ttl": "1 hour", "ttr": "1 hour", "priority": true, "tube": true, "id": "required",
+               "retry": {"limit": 3, "backoff": 0.01}, "buried": true, "delayed": true}),
     ] {
         let names = on.as_object().expect("features").keys();
         let off: Value = names.map(|name| (name.clone(), json!(false))).collect();
