@@ -15,8 +15,6 @@ const ENOUGH: usize = 150;
 /// State shared by all threads.
 pub struct Place {
     q: String,
-    /// The key is (part, id).
-    is_composite: bool,
     /// The tasks whose puts and acks are committed.
     pub put: Mutex<BTreeSet<i64>>,
     pub acked: Mutex<BTreeSet<i64>>,
@@ -35,20 +33,14 @@ impl Drop for Close<'_> {
 }
 
 impl Place {
-    pub fn of(q: &Queue, is_composite: bool) -> Place {
+    pub fn of(q: &Queue) -> Place {
         Place {
             q: q.name.clone(),
-            is_composite,
             put: Mutex::default(),
             acked: Mutex::default(),
             is_closed: AtomicBool::new(false),
             calls: AtomicUsize::new(0),
         }
-    }
-
-    /// Returns a task's key as an SQL expression.
-    fn key(&self, id: impl std::fmt::Display) -> String {
-        if self.is_composite { format!("ROW(0, {id})") } else { id.to_string() }
     }
 
     /// Counts a call, and returns false once the test is ending.
@@ -138,11 +130,11 @@ impl Consumer<'_> {
     fn new(place: &Place) -> Consumer<'_> {
         let mut c = connect();
         let take = "SELECT xqueue.take($1::text, $2::text::interval, $3)";
-        let ack = format!("SELECT xqueue.ack($1::text, {})", place.key("$2::bigint"));
+        let ack = "SELECT xqueue.ack($1::text, $2::bigint)";
         Consumer {
             place,
             take: c.prepare(take).expect("it can be prepared"),
-            ack: c.prepare(&ack).expect("it can be prepared"),
+            ack: c.prepare(ack).expect("it can be prepared"),
             c,
         }
     }
@@ -179,14 +171,14 @@ impl Consumer<'_> {
 
     /// Ends a task in some way, or prolongs it. Returns the task if the consumer still has it.
     fn settle(&mut self, task: i64, random: &mut StdRng) -> Option<i64> {
-        let (q, key) = (&self.place.q, self.place.key(task));
+        let q = &self.place.q;
         let call = match random.random_range(0..10) {
-            0 => format!("ack('{q}', {key}, delay => '20 milliseconds')"),
-            1 => format!("release('{q}', {key}, delay => '20 milliseconds')"),
-            2 => format!("release('{q}', {key})"),
-            3 => format!("touch('{q}', {key}, '1 hour')"),
-            4 => format!("bury('{q}', {key}, '{{\"payload\": 2}}')"),
-            5 => format!("release('{q}', {key}, ttl => '1 hour')"),
+            0 => format!("ack('{q}', {task}, delay => '20 milliseconds')"),
+            1 => format!("release('{q}', {task}, delay => '20 milliseconds')"),
+            2 => format!("release('{q}', {task})"),
+            3 => format!("touch('{q}', {task}, '1 hour')"),
+            4 => format!("bury('{q}', {task}, '{{\"payload\": 2}}')"),
+            5 => format!("release('{q}', {task}, ttl => '1 hour')"),
             _ => "ack".into(),
         };
         let done = match call.as_str() {
