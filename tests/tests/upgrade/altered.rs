@@ -141,9 +141,7 @@ fn a_column_that_changes_its_modifier_or_collation_while_a_consumer_waits() {
     let mut q = Queue::with("altered", columns, &json!({}));
     for change in [
         "note TYPE varchar(5)",
-        "note TYPE varchar(20)",
         "note TYPE varchar",
-        "n TYPE numeric(8, 2)",
         "n TYPE numeric(8, 3)",
         "t TYPE timestamptz(0)",
         "word TYPE text COLLATE \"C\"",
@@ -151,7 +149,6 @@ fn a_column_that_changes_its_modifier_or_collation_while_a_consumer_waits() {
         for take in [
             "SELECT to_jsonb(task) FROM xqueue.take(NULL::{q}, '30s') AS task",
             "SELECT to_jsonb(note || word || n) FROM xqueue.take(NULL::{q}, '30s') AS task ORDER BY word, n, note, t",
-            "SELECT to_jsonb((xqueue.take(NULL::{q}, '30s')).word)",
             "SELECT to_jsonb(xqueue.take(NULL::{q}, '30s'))",
         ] {
             let take = take.replace("{q}", &q.name);
