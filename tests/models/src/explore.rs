@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// Explores all states of a model and returns their number. Fails if a state breaks a property.
-pub fn holds<M>(name: &str, model: M) -> usize
+/// Explores all states of a model. Fails if a state breaks a property.
+pub fn holds<M>(name: &str, model: M)
 where
     M: Model + Send + Sync + 'static,
     M::State: Clone + Debug + Hash + PartialEq + Send + Sync + 'static,
@@ -15,11 +15,10 @@ where
     let explored = model.checker().threads(THREADS).spawn_bfs().join();
     explored.assert_properties();
     println!("{name}: {} states, {} deep", explored.unique_state_count(), explored.max_depth());
-    explored.unique_state_count()
 }
 
-/// Explores a flawed model and returns a path to a state that breaks the property. Fails if there is no such state.
-pub fn breaks<M>(flaw: impl Debug, model: M, property: &'static str) -> Vec<M::Action>
+/// Explores a flawed model up to a state that breaks the property. Fails if there is no such state.
+pub fn breaks<M>(flaw: impl Debug, model: M, property: &'static str)
 where
     M: Model + Send + Sync + 'static,
     M::State: Clone + Debug + Hash + PartialEq + Send + Sync + 'static,
@@ -31,9 +30,7 @@ where
         let count = explored.unique_state_count();
         panic!("{flaw:?} does not break \"{property}\" in {count} states")
     };
-    let actions = path.into_actions();
-    println!("{flaw:?} breaks \"{property}\": {actions:?}");
-    actions
+    println!("{flaw:?} breaks \"{property}\": {:?}", path.into_actions());
 }
 
 const THREADS: usize = 2;

@@ -21,14 +21,11 @@ fn the_greatest_priority() {
 #[test]
 fn an_id_is_not_used_again_after_the_queue_was_empty() {
     let mut q = Queue::new("ids");
-    for id in 1..=3 {
-        q.sql("SELECT xqueue.put('{q}', '{}')");
-        assert_eq!(q.takes(9), [id]);
-        q.sql(&format!("SELECT xqueue.ack('{{q}}', {id})"));
-        q.assert_tasks(&[("total", 0)]);
-    }
+    q.sql("SELECT xqueue.put('{q}', '{}')");
+    assert_eq!(q.takes(9), [1]);
+    q.sql("SELECT xqueue.ack('{q}', 1)");
     q.sql("SELECT xqueue.put('{q}', '{}'); SELECT xqueue.truncate('{q}'); SELECT xqueue.put('{q}', '{}')");
-    assert_eq!(q.takes(9), [5]);
+    assert_eq!(q.takes(9), [3]);
 }
 
 fn fifottl() -> Queue {
