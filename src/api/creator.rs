@@ -297,7 +297,8 @@ fn plan(table: Oid, options: &Options, lock: LockMode) -> Result<UpgradePlan> {
 fn options(call: &Call, options: Argument<sql_type::jsonb>) -> Result<Options> {
     let json = call.require(options)?;
     const HINT: &str = "The options are {\"fields\": …, \"states\": …, \"features\": …, \
-                        \"tube_stats\": …, \"existing\": …, \"convert\": …}; see docs/reference/options.md.";
+                        \"tube_stats\": …, \"time_zone\": …, \"existing\": …, \"convert\": …}; see \
+                        docs/reference/options.md.";
     let invalid =
         |message: String| Error::invalid(format!("invalid options: {message}")).hint(HINT);
     let mut options = Options::parse(&jsonb::text(json)).map_err(invalid)?;
