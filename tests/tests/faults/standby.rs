@@ -37,6 +37,10 @@ fn a_standby_can_be_read_and_refuses_to_write() {
     let mut holder = q.client();
     take(&mut holder, "jobs", "0", 1);
     q.sql("SELECT xqueue.create('passing', temporary => true)");
+    // A queue that cannot be described any more hides no other queue.
+    let tubes = r#"{"fields": {"tube": "tube"}, "features": {"tube": true}, "tube_stats": ["a"]}"#;
+    q.sql(&format!("CREATE TABLE changed (id int PRIMARY KEY, tube text); SELECT xqueue.upgrade('changed', '{tubes}')"));
+    q.sql("ALTER TABLE changed DROP tube CASCADE, ADD tube uuid");
     standby.catch_up(&primary);
     let mut c = standby.client();
 

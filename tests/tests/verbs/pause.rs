@@ -104,3 +104,18 @@ fn a_pause_is_part_of_its_transaction() {
     q.upgrade(&json!({"fields": {"status": "status", "owner": "owner", "runat": "runat"}}));
     assert_eq!(paused_until(&mut q), Value::Null);
 }
+
+/// The statements of a transaction do not see a queue that is newer than its snapshot, so they cannot change its entry.
+#[test]
+fn a_queue_that_is_newer_than_the_snapshot() {
+    let mut old = Queue::new("pause");
+    old.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+    let q = Queue::new("pause");
+    for call in ["pause('{}')", "resume('{}')", "downgrade('{}', true)"] {
+        old.sql("SAVEPOINT a");
+        let call = format!("SELECT xqueue.{}", call.replace("{}", &q.name));
+        old.fails(&call, "40001", "made by a concurrent transaction");
+        old.sql("ROLLBACK TO a");
+    }
+    old.sql("ROLLBACK");
+}

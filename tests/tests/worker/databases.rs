@@ -6,14 +6,20 @@ use xqueue_tests::*;
 #[test]
 fn the_extension_comes_goes_and_comes_again() {
     let database = Database::empty("ext");
-    for _ in 0..3 {
+    for is_prepared in [false, true, false] {
         database.client().run("CREATE EXTENSION xqueue");
         let [mut q, mut idle] = ["ext", "idle"].map(|theme| Queue::new_in(&database.name, theme));
         q.is_served(1);
         take_all(&mut q.admin, &q.name);
         q.sql("SELECT xqueue.put('{q}', '{}', '1 hour')");
         let waiter = Waiter::take(&mut idle);
-        q.sql("SET lock_timeout = '15s'; DROP EXTENSION xqueue CASCADE");
+        q.sql("BEGIN; SET LOCAL lock_timeout = '15s'; DROP EXTENSION xqueue CASCADE");
+        if is_prepared {
+            q.sql("PREPARE TRANSACTION '{q}'");
+            q.sql("COMMIT PREPARED '{q}'");
+        } else {
+            q.sql("COMMIT");
+        }
         q.abandon();
         idle.abandon();
         let (mut c, error) = waiter.error();
