@@ -4,7 +4,7 @@ use crate::server::catalog;
 use crate::server::foreign::{list, list_nth};
 use crate::server::index::{self, Stored};
 use crate::server::relation::Relation;
-use crate::server::{types, xact};
+use crate::server::types;
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ffi::{CStr, c_char};
 
@@ -39,19 +39,6 @@ pub unsafe fn is_of_the_server(expression: *mut pg_sys::Node) -> bool {
 pub unsafe fn only_looks_at_row(expression: *mut pg_sys::Node) -> bool {
     // SAFETY: by the contract of this function.
     unsafe { is_of_the_server(expression) && !pg_sys::contain_mutable_functions(expression) }
-}
-
-/// Returns whether the server can prepare an expression that only looks at the row. An error in a constant part, such as
-/// a division by zero, would return with each row, and leave memory behind each time.
-///
-/// # Safety
-/// `expression` is a valid expression of the caller's own.
-pub unsafe fn is_preparable(expression: *mut pg_sys::Node) -> bool {
-    let plan = || {
-        // SAFETY: by the contract of this function.
-        unsafe { pg_sys::expression_planner(expression.cast()) }
-    };
-    xact::unless_of_task_holding(plan).is_ok()
 }
 
 /// Returns the extension's function that indexes of sub-queues call.

@@ -357,7 +357,7 @@ unsafe fn disable(description: *mut pg_sys::TriggerDesc, left_out: &[Oid]) {
         let count = description.numtriggers as usize;
         let all = std::slice::from_raw_parts_mut(description.triggers, count);
         for trigger in all.iter_mut().filter(|trigger| left_out.contains(&trigger.tgoid)) {
-            trigger.tgenabled = pg_sys::TRIGGER_DISABLED as i8;
+            trigger.tgenabled = pg_sys::TRIGGER_DISABLED as std::ffi::c_char;
         }
         let before = pg_sys::TRIGGER_TYPE_BEFORE;
         let fires = |event: u32, timing: u32| {

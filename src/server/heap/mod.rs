@@ -2,6 +2,7 @@
 //! triggers, but without the statement's startup cost.
 
 pub(super) mod access;
+mod checks;
 mod firing;
 mod open;
 
@@ -114,11 +115,9 @@ impl Heap {
         // SAFETY: an open table; everything allocated is in the state's own memory, which is freed completely on
         // failure and outlives the call otherwise.
         unsafe {
-            let checks = |is_so: unsafe fn(*mut pg_sys::Node) -> bool| {
-                scratch.run(|| expression::checks(description).all(|check| is_so(check)))
-            };
-            let has_plain_checks =
-                checks(expression::only_looks_at_row) && checks(expression::is_preparable);
+            let has_plain_checks = scratch.run(|| {
+                expression::checks(description).all(|check| expression::only_looks_at_row(check))
+            });
             let state = pg_sys::CreateExecutorState();
             let before = pg_sys::MemoryContextSwitchTo((*state).es_query_cxt);
             let columns = pg_sys::CreateTupleDescCopy(description);
@@ -141,8 +140,9 @@ impl Heap {
                 is_broken: Cell::new(false),
             };
             heap.defaults = Heap::look_up_defaults(relation, &scratch);
-            let is_plain =
-                indexes.iter().all(|index| heap.add_index(*index, &scratch)) && has_plain_checks;
+            let is_plain = indexes.iter().all(|index| heap.add_index(*index, &scratch))
+                && has_plain_checks
+                && heap.prepare_checks(description);
             pg_sys::MemoryContextSwitchTo(before);
             pg_sys::MemoryContextSetParent((*state).es_query_cxt, pg_sys::CacheMemoryContext);
             is_plain.then_some(heap)

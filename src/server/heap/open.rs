@@ -317,20 +317,6 @@ impl Open<'_> {
         }
     }
 
-    /// Returns the server's own pointer to the checks that it has prepared.
-    ///
-    /// # Safety
-    /// To be used while the table is open.
-    unsafe fn checks(&self) -> *mut *mut *mut pg_sys::ExprState {
-        // SAFETY: the target lives as long as the description.
-        unsafe {
-            #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
-            return &raw mut (*self.heap.target).ri_ConstraintExprs;
-            #[cfg(feature = "pg18")]
-            return &raw mut (*self.heap.target).ri_CheckConstraintExprs;
-        }
-    }
-
     /// Stores the values in the row's slot.
     ///
     /// # Safety

@@ -6,7 +6,6 @@ use crate::server::row::Row;
 use crate::server::value::Value;
 use crate::server::xact::{self, Failure};
 use crate::server::{process, raw};
-use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum};
 use std::ptr::null_mut;
@@ -161,17 +160,11 @@ impl FoundRow<'_> {
                         let row = fill();
                         (row, open.may_be_refused(row))
                     };
-                    let is_first = (*open.checks()).is_null();
                     // A check that fails within a composite value leaves a reference to its type.
                     let filled = match open.relation.check_count() > 0 {
                         true => xact::unless_of_task_holding(filled),
                         false => xact::unless_of_task(filled),
-                    };
-                    if is_first && filled.as_ref().is_err_and(is_too_complex) {
-                        // The server has possibly prepared only a part of the checks.
-                        *open.checks() = null_mut();
-                    }
-                    let filled = filled?;
+                    }?;
                     see(pg_guard_ffi_boundary(|| open.record(filled.0)))?;
                     filled
                 }
@@ -363,9 +356,4 @@ impl FoundRow<'_> {
         };
         result == pg_sys::TM_Result::TM_Ok
     }
-}
-
-/// Returns whether the stack was too small. Checks whose preparation can fail otherwise are left to statements.
-fn is_too_complex(failure: &Failure) -> bool {
-    failure.code == PgSqlErrorCode::ERRCODE_STATEMENT_TOO_COMPLEX
 }
