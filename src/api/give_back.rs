@@ -82,7 +82,7 @@ fn give_back_in(table: Oid, session: Uuid) -> Result<(usize, Option<Rc<Queue>>)>
 fn known_to_hold(table: Oid) -> Option<bool> {
     let id = slot::find(process::database().into(), table.into())?;
     let pending = transaction::pending(id);
-    let has_taken = slot::lock(id).is_none_or(|slot| slot.counters.may_have(Status::Taken));
+    let has_taken = slot::lock(id).is_none_or(|slot| slot.may_have(Status::Taken));
     if !has_taken && pending == Delta::default() {
         return Some(false);
     }

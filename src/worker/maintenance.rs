@@ -214,5 +214,5 @@ fn pauses_after(failure: &Failure) -> Limits {
 
 /// Returns whether a queue can have taken tasks.
 pub fn may_have_taken(slot: SlotId) -> bool {
-    slot::lock(slot).is_some_and(|slot| work::may_have(&slot, Status::Taken))
+    slot::lock(slot).is_some_and(|slot| slot.may_have(Status::Taken))
 }

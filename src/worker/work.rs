@@ -1,8 +1,8 @@
 //! The jobs of a queue: the work of each within its transaction, in the database worker or a job worker.
 
 use crate::error::OrRaise;
-use crate::parts::leases::{sessions, store};
-use crate::parts::slot::{self, QueueGuard};
+use crate::parts::leases::store;
+use crate::parts::slot;
 use crate::queue::Queue;
 use crate::server::time;
 use crate::server::types::Uuid;
@@ -110,17 +110,8 @@ pub fn act_on_time(means: &Means, (now, since): (i64, i64), first: usize) -> Rep
 fn may_have_timed(queue: &Queue) -> bool {
     let is_timed = |status: Status| queue.features().expires() || queue.is_timed(status);
     slot::lock(queue.slot).is_none_or(|slot| {
-        Status::ALL.into_iter().any(|status| is_timed(status) && may_have(&slot, status))
+        Status::ALL.into_iter().any(|status| is_timed(status) && slot.may_have(status))
     })
-}
-
-/// Returns whether a queue can have tasks in a state.
-///
-/// A task becomes visible before it is counted, because counting needs the slot's lock. If another transaction removes
-/// it in between, the counters are too low for a moment. A commit in progress is noted before its tasks are visible, and
-/// until it has had the slot's lock, which is held here.
-pub fn may_have(slot: &QueueGuard, status: Status) -> bool {
-    slot.counters.may_have(status) || sessions::committing(|_| true).next().is_some()
 }
 
 /// Returns all indexes below `count`, from `first` on and around.

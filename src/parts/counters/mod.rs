@@ -5,6 +5,7 @@ pub mod recount;
 pub mod shared;
 pub mod statistics;
 
+use crate::parts::leases::sessions;
 use crate::parts::slot::QueueGuard;
 use crate::parts::subqueues;
 use xqueue_core::counters::tubes::OfTubes;
@@ -16,6 +17,15 @@ pub struct QueueCounters<'q> {
 }
 
 impl QueueGuard {
+    /// Returns whether there can be tasks in a state.
+    ///
+    /// A task becomes visible before it is counted, because counting needs the slot's lock. If another transaction removes
+    /// it in between, the counters are too low for a moment. A commit in progress is noted before its tasks are visible,
+    /// and until it has had the slot's lock, which is held here.
+    pub fn may_have(&self, status: Status) -> bool {
+        self.counters.may_have(status) || sessions::committing(|_| true).next().is_some()
+    }
+
     pub fn counters(&mut self) -> QueueCounters<'_> {
         QueueCounters { slot: self }
     }
