@@ -131,12 +131,16 @@ impl Worker {
     /// Reads the list of queues. Returns false if the extension is gone.
     fn reload(&mut self) -> bool {
         self.reload_at = None;
+        let mut has_left_slots = false;
         let listed = xact::try_in_transaction(|| match catalog::is_installed() {
             true if !queue::try_lock() => JobOutcome::Busy,
             true => JobOutcome::Done(definitions::list_queues()),
+            // The commit of a prepared DROP EXTENSION has not removed the slots.
+            false if !definitions::remove_slots_except(&HashMap::new()) => {
+                has_left_slots = true;
+                JobOutcome::Done(HashMap::new())
+            }
             false => {
-                // The commit of a prepared DROP EXTENSION has not removed them.
-                definitions::remove_slots_except(&HashMap::new());
                 departed::forget(process::database().into());
                 JobOutcome::Unfit(Unfit::Gone)
             }
@@ -146,6 +150,7 @@ impl Worker {
                 self.queues.retain(|table, _| listed.contains_key(table));
                 self.definitions.list(listed);
                 self.complained = false;
+                self.reload_at = has_left_slots.then(|| Instant::now() + RELOAD_PAUSE);
             }
             Ok(JobOutcome::Unfit(_)) => return false,
             Ok(JobOutcome::Busy) => self.reload_at = Some(Instant::now() + BUSY_PAUSE),

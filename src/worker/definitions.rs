@@ -340,19 +340,25 @@ pub fn list_queues() -> HashMap<Oid, bool> {
         );
         let table = |row| Some((rows.value(row, 1)?.to_oid(), rows.value(row, 2)?.to_bool()));
         let listed: HashMap<Oid, bool> = (0..rows.len()).filter_map(table).collect();
-        remove_slots_except(&listed);
+        let _ = remove_slots_except(&listed);
         listed
     })
 }
 
-/// Removes the slots of this database's tables that are no longer queues. `listed`: the tables of queues.
-pub fn remove_slots_except(listed: &HashMap<Oid, bool>) {
+/// Removes the slots of this database's tables that are no longer queues. `listed`: the tables of queues. Returns false if
+/// a slot is left, because its table is locked.
+pub fn remove_slots_except(listed: &HashMap<Oid, bool>) -> bool {
+    let mut all_gone = true;
     for (slot, table) in slot::all(Some(process::database().into())) {
         let table = Oid::from(table);
-        if !listed.contains_key(&table) && is_no_queue(table) {
-            slot::remove(slot);
+        if !listed.contains_key(&table) {
+            match is_no_queue(table) {
+                true => slot::remove(slot),
+                false => all_gone = false,
+            }
         }
     }
+    all_gone
 }
 
 /// Returns whether a table is no queue and is not about to become one. A transaction that makes it a queue, even a

@@ -59,9 +59,9 @@ pub(super) fn transaction_ended() {
 
 /// Returns the existing queues in which the session can hold tasks; None if they are not known.
 pub(super) fn queues() -> Option<Vec<SlotId>> {
-    let holding = HELD.with_borrow(|held| {
-        let holding = held.iter().filter(|(slot, count)| *count > 0 && slot::lock(*slot).is_some());
-        holding.map(|(slot, _)| *slot).collect()
+    let is_holding = |(slot, count): &&(SlotId, u64)| *count > 0 && slot::lock(*slot).is_some();
+    let holding = staying(|| {
+        HELD.with_borrow(|held| held.iter().filter(is_holding).map(|(slot, _)| *slot).collect())
     });
     (!UNKNOWN.get()).then_some(holding)
 }
