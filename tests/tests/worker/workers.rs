@@ -46,14 +46,16 @@ fn transactions_of_workers_are_not_limited() {
 #[test]
 fn the_role_of_a_database_is_not_that_of_its_worker() {
     let role = Role::create();
-    let database = Database::new("role");
-    let mut c = database.client();
-    c.run(&format!("ALTER DATABASE {} SET role = '{}'", database.name, role.name));
-    end_worker(&mut c);
-    c.run(&format!("{JOBS}; SELECT xqueue.create('gone'); DROP TABLE gone"));
-    end_worker(&mut c);
-    c.run("SELECT xqueue.put('jobs', '{}', delay => '1 ms')");
-    wait_until("the task is ready", || scalar(&mut c, IS_READY, &[]));
+    for setting in ["role", "session_authorization"] {
+        let database = Database::new("role");
+        let mut c = database.client();
+        c.run(&format!("ALTER DATABASE {} SET {setting} = '{}'", database.name, role.name));
+        end_worker(&mut c);
+        c.run(&format!("{JOBS}; SELECT xqueue.create('gone'); DROP TABLE gone"));
+        end_worker(&mut c);
+        c.run("SELECT xqueue.put('jobs', '{}', delay => '1 ms')");
+        wait_until("the task is ready", || scalar(&mut c, IS_READY, &[]));
+    }
 }
 
 fn is_since_17(c: &mut Client) -> bool {

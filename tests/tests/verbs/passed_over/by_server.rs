@@ -148,6 +148,22 @@ fn checks_that_refuse_every_task_need_no_more_memory() {
     }
 }
 
+/// The constant part of a check depends on a setting that changes later.
+#[test]
+fn a_check_whose_constant_part_would_fail_later() {
+    let mut q = queue(SHAPES[0], "");
+    q.sql(
+        "ALTER TABLE {q} ADD CONSTRAINT a CHECK (1 / (length('\\x41'::bytea::text) - 1) >= 0),
+             ADD CONSTRAINT b CHECK (id < 100 OR status = 'R')",
+    );
+    assert!(q.takes(1).is_empty(), "the table is described");
+    q.sql("INSERT INTO {q} (id, payload) VALUES (101, 'a'), (102, 'b'), (103, 'c')");
+    for setting in ["escape", "hex"] {
+        q.sql(&format!("SET bytea_output = {setting}"));
+        q.fails("SELECT xqueue.take('{q}')", "23514", "");
+    }
+}
+
 /// The error of each task quotes its text, which is kept only in part.
 #[test]
 fn long_errors_are_not_kept() {
