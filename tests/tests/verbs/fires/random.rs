@@ -35,6 +35,9 @@ const TABLE: &str = "
             CASE WHEN TG_LEVEL = 'ROW' AND TG_OP <> 'DELETE' THEN to_jsonb(NEW) - '{owner,expires}'::text[] END);
         IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
         RETURN NEW; END $$;
+    CREATE FUNCTION {q}_child() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        RETURN jsonb_populate_record(NEW,
+            jsonb_build_object(TG_ARGV[0], (SELECT min(id) FROM {q} WHERE NEW.id % 3 > 0))); END $$;
     CREATE FUNCTION {q}_acts() RETURNS trigger LANGUAGE plpgsql AS $$
     DECLARE
         mine bigint := (SELECT min(id) FROM {q} WHERE status = 'T');
@@ -149,7 +152,10 @@ fn addition(random: &mut StdRng, n: usize) -> String {
         2 => format!(
             "ALTER TABLE {{q}}_parts ADD FOREIGN KEY (task) REFERENCES {{q}}{action}{put_off}"
         ),
-        3 => format!("ALTER TABLE {{q}} ADD parent{n} bigint REFERENCES {{q}}{action}{put_off}"),
+        3 => format!(
+            "ALTER TABLE {{q}} ADD parent{n} bigint REFERENCES {{q}}{action}{put_off};
+             CREATE TRIGGER child{n} BEFORE INSERT ON {{q}} FOR EACH ROW EXECUTE FUNCTION {{q}}_child('parent{n}')"
+        ),
         9 => format!(
             "ALTER TABLE {{q}} ADD made{n} text GENERATED ALWAYS AS ({}) STORED",
             of(random, &["note || '!'", "lower(note)", "status || note", "customer::text"]),
@@ -355,7 +361,7 @@ fn the_direct_path_fires_what_statements_fire() {
         assert_eq!(puts_directly, puts_by_statements, "{features}\n{additions:#?}");
         both(&mut sides, |Side { q, .. }| {
             q.assert_exact();
-            q.sql("DROP TABLE {q}_parts, {q}_customers CASCADE; DROP FUNCTION {q}_logs, {q}_acts CASCADE; DROP TABLE {q}_log");
+            q.sql("DROP TABLE {q}_parts, {q}_customers CASCADE; DROP FUNCTION {q}_logs, {q}_child, {q}_acts CASCADE; DROP TABLE {q}_log");
         });
     }
 }
