@@ -24,12 +24,14 @@ impl Heap {
             let prepare = || {
                 for index in 0..count {
                     let check = &*constraints.check.add(index);
+                    #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
+                    let is_enforced = true;
                     #[cfg(feature = "pg18")]
-                    if !check.ccenforced {
-                        continue;
+                    let is_enforced = check.ccenforced;
+                    if is_enforced {
+                        let expression = pg_sys::stringToNode(check.ccbin).cast();
+                        *prepared.add(index) = pg_sys::ExecPrepareExpr(expression, self.state);
                     }
-                    let expression = pg_sys::stringToNode(check.ccbin).cast();
-                    *prepared.add(index) = pg_sys::ExecPrepareExpr(expression, self.state);
                 }
             };
             let is_prepared = xact::unless_of_task_holding(prepare).is_ok();

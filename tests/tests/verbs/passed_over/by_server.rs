@@ -158,9 +158,10 @@ fn a_check_whose_constant_part_would_fail_later() {
     );
     assert!(q.takes(1).is_empty(), "the table is described");
     q.sql("INSERT INTO {q} (id, payload) VALUES (101, 'a'), (102, 'b'), (103, 'c')");
-    for setting in ["escape", "hex"] {
+    // The error is that of a statement, which prepares its own checks.
+    for (setting, error) in [("escape", "22012"), ("hex", "23514")] {
         q.sql(&format!("SET bytea_output = {setting}"));
-        q.fails("SELECT xqueue.take('{q}')", "23514", "");
+        q.fails("SELECT xqueue.take('{q}')", error, "");
     }
 }
 
