@@ -1,6 +1,5 @@
 //! Crashes, standbys, lack of memory: no task is lost, and no task is done twice.
 
-mod backtraces;
 mod capacity_crash;
 mod crash;
 mod durability;

@@ -10,6 +10,7 @@ mod fires;
 mod hooks;
 mod ids;
 mod if_held;
+mod lineage;
 mod nesting;
 mod next;
 mod on_conflict;
