@@ -13,7 +13,6 @@ use std::ffi::CStr;
 use std::time::Duration;
 
 const LIBRARY: &str = "xqueue";
-const BOOTSTRAP_SUPERUSER: u32 = 10;
 /// Settings that a database or a role can set for its sessions, and that must not apply to a worker.
 const SETTINGS: [(&CStr, &CStr); 9] = [
     (c"role", c"none"),
@@ -111,7 +110,7 @@ pub fn connect(database: Option<u32>) {
         );
         pg_sys::BackgroundWorkerInitializeConnectionByOid(database, Oid::INVALID, 0);
         // A database can have its own session_authorization, too.
-        pg_sys::SetSessionAuthorization(Oid::from(BOOTSTRAP_SUPERUSER), true);
+        pg_sys::SetSessionAuthorization(Oid::from(pg_sys::BOOTSTRAP_SUPERUSERID), true);
         let is_known = |name: &CStr| !pg_sys::GetConfigOption(name.as_ptr(), true, false).is_null();
         for (name, value) in SETTINGS.into_iter().filter(|(name, _)| is_known(name)) {
             pg_sys::SetConfigOption(

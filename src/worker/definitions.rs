@@ -351,11 +351,12 @@ pub fn remove_slots_except(listed: &HashMap<Oid, bool>) -> bool {
     let mut all_gone = true;
     for (slot, table) in slot::all(Some(process::database().into())) {
         let table = Oid::from(table);
-        if !listed.contains_key(&table) {
-            match is_no_queue(table) {
-                true => slot::remove(slot),
-                false => all_gone = false,
-            }
+        if listed.contains_key(&table) {
+            continue;
+        }
+        match is_no_queue(table) {
+            true => slot::remove(slot),
+            false => all_gone = false,
         }
     }
     all_gone

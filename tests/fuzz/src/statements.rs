@@ -124,10 +124,10 @@ const SETTINGS: &str = r#"statement_timeout = '1 ms'|statement_timeout = '3 ms'|
 const WHICH: &str =
     "WHERE true|WHERE id = {key}|WHERE status::text IN ('T', 'run')|WHERE ctid = '(0,{row})'";
 
-/// Returns what stands in a place of a statement.
+/// Returns the text for a place in a statement.
 type Filling = fn(&Material, &Queue, &mut StdRng) -> String;
 
-/// What stands in a statement, and what replaces it. The first ones have places of others.
+/// The places in statements, each with the text that replaces it. The texts of the first ones have places themselves.
 const PLACES: [(&str, Filling); 28] = [
     ("{body}", |_, _, random| one_of(BODIES, random)),
     ("{by_hand}", |_, _, random| one_of(BY_HAND, random)),

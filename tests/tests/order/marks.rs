@@ -1,5 +1,5 @@
-//! Low-water marks never hide a ready task, no matter how it became ready before them, and takes do not walk over the
-//! index entries of finished tasks. marks_tubes has tubes and priorities; crowd and by_column_random have more ways.
+//! Low-water marks never hide a task that became ready before them. Takes do not walk over the index entries of finished
+//! tasks. marks_tubes has tubes and priorities; crowd and by_column_random have more ways to make tasks ready.
 
 use xqueue_tests::*;
 

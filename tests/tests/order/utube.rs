@@ -1,6 +1,6 @@
-//! Feature utube: a sub-queue has at most one task in flight, its tasks are taken in order, and the sub-queues take
-//! turns. pg_regress and the isolation tester hold the cases of one and two sessions. utube_steps and crowd are random,
-//! also with strict order.
+//! Feature utube. A sub-queue has at most one task in flight, and its tasks are taken in order. The sub-queues take
+//! turns. pg_regress and the isolation tester hold the cases of one and two sessions. The random tests are utube_steps
+//! and crowd, also with strict order.
 
 use xqueue_tests::*;
 
