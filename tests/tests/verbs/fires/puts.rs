@@ -20,7 +20,8 @@ fn both_ways(features: &Value, body: &str, work: impl Fn(&mut Queue)) {
 
 #[test]
 fn a_trigger_that_changes_the_state() {
-    let changes = "NEW.status := coalesce(NEW.note, NEW.status); RETURN NEW";
+    let changes = "NEW.status := coalesce(NEW.note, NEW.status); \
+         IF NEW.note = 'T' THEN NEW.owner := xqueue.identify(); END IF; RETURN NEW";
     both_ways(&json!({"utube": true, "buried": true}), changes, |q| {
         q.sql("SELECT xqueue.put('{q}', '[{\"note\": \"B\"}, {\"note\": \"R\"}]')");
         q.assert_tasks(&[("buried", 1), ("ready", 1)]);
@@ -32,8 +33,7 @@ fn a_trigger_that_changes_the_state() {
         assert_eq!(q.takes(9), [2]);
         q.sql("SET enable_seqscan = off");
         assert_eq!(q.ask_one("SELECT to_jsonb(count(*)) FROM {q} WHERE status = 'B'"), json!(1));
-        // No session has taken this task, which check reports.
-        q.sql("RESET enable_seqscan; DELETE FROM {q} WHERE owner IS NULL AND status = 'T'");
+        q.sql("RESET enable_seqscan");
     });
 }
 
