@@ -25,12 +25,30 @@ struct Key {
     key: &'static [(&'static str, &'static str)],
 }
 
-const KEYS: [Key; 7] = [
+const KEYS: [Key; 10] = [
     Key {
         title: "bigint, identity",
         columns: "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
         order: &[],
         key: &[("id", "bigint")],
+    },
+    Key {
+        title: "uuid of version 7",
+        columns: "id uuid PRIMARY KEY DEFAULT xqueue.uuidv7()",
+        order: &[],
+        key: &[("id", "uuid")],
+    },
+    Key {
+        title: "uuid from gen_random_uuid()",
+        columns: "id uuid PRIMARY KEY DEFAULT gen_random_uuid()",
+        order: &[],
+        key: &[("id", "uuid")],
+    },
+    Key {
+        title: "text, random",
+        columns: "id text PRIMARY KEY DEFAULT gen_random_uuid()",
+        order: &[],
+        key: &[("id", "text")],
     },
     Key {
         title: "created_at before a random uuid",

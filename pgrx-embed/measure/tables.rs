@@ -26,8 +26,9 @@ const SHARED: &str = "
     CREATE FUNCTION measure.log() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN INSERT INTO measure.audit VALUES (NEW.id, NEW.status, now()); RETURN NULL; END $$;";
 
+/// Rows of different users: several puts for one user at a time also measure how the server locks that user's row.
 const FOREIGN_KEY: &str = "
-    ALTER TABLE {table} ADD user_id bigint NOT NULL DEFAULT 1 REFERENCES measure.users;";
+    ALTER TABLE {table} ADD user_id bigint NOT NULL DEFAULT 1 + floor(random() * 100) REFERENCES measure.users;";
 const UPDATED_AT: &str = "
     ALTER TABLE {table} ADD updated_at timestamptz NOT NULL DEFAULT now();
     CREATE TRIGGER touch BEFORE UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION measure.touch();";
