@@ -33,7 +33,6 @@ pub fn run(db: &mut Client, plan: &Plan, options: &Options) -> Result<Outcome> {
     let mut producer = Producer::new(db, plan)?;
     let killer = Killer::new(db)?;
     let mut kills: Vec<Kill> = Vec::new();
-    let mut tries = 0;
     let mut progress = Progress::new(total, !options.test)?;
     watchdog::enter("starting consumers");
     let mut consumers: Vec<Consumer> =
@@ -49,13 +48,15 @@ pub fn run(db: &mut Client, plan: &Plan, options: &Options) -> Result<Outcome> {
                 break;
             }
             producer.advance(db, done as f64 / total as f64)?;
-            // The kills are spread over the run, away from its start and end.
-            if tries < options.kills && done * (options.kills + 2) > total * (tries + 1) {
-                if let Some((victim, kill)) = killer.kill(db, &mut consumers, tries)? {
-                    consumers[victim] = Consumer::start(options.consumers + kills.len() + 1)?;
-                    kills.push(kill);
-                }
-                tries += 1;
+            // The kills are spread over the first two thirds. Near the end none might hold a task.
+            let number = kills.len();
+            let is_due = 3 * done * (options.kills + 2) > 2 * total * (number + 1);
+            if number < options.kills
+                && is_due
+                && let Some((victim, kill)) = killer.kill(db, &mut consumers, number)?
+            {
+                consumers[victim] = Consumer::start(options.consumers + number + 1)?;
+                kills.push(kill);
                 continue;
             }
         }
