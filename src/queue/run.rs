@@ -23,22 +23,63 @@ impl Queue {
         spi.run_plan(&prepared.plan, values)
     }
 
+    /// Runs a statement in a worker's job. Returns None if the description has become stale: then another object can
+    /// have a name of the statement, whose owner's code must not run with the rights of the queue's owner.
+    pub fn run_in_job<'spi>(
+        &self,
+        spi: &'spi Spi,
+        statement: &Statement,
+        arguments: &Arguments,
+    ) -> Option<Rows<'spi>> {
+        let prepared = self.prepared(spi, statement);
+        let values = prepared.parameters.iter().map(|parameter| arguments.get(*parameter));
+        prepared.plan.make_ready();
+        (!self.stale.get()).then(|| spi.run_ready(&prepared.plan, values))
+    }
+
     /// Picks and changes tasks; passes the returned rows to `see`, and returns the number of changed tasks.
     pub fn change(
         &self,
         spi: &Spi,
         change: Change,
         arguments: &Arguments,
-        mut see: impl FnMut(&Rows) -> Result<()>,
+        see: impl FnMut(&Rows) -> Result<()>,
     ) -> Result<usize> {
+        let run = |statement: &Statement, arguments: &Arguments| {
+            Some(self.run(spi, statement, arguments))
+        };
+        Ok(self.change_by(run, change, arguments, see)?.unwrap_or_default())
+    }
+
+    /// Changes tasks in a worker's job, and returns their number. Returns None if the description has become stale.
+    pub fn change_in_job(
+        &self,
+        spi: &Spi,
+        change: Change,
+        arguments: &Arguments,
+    ) -> Result<Option<usize>> {
+        let run = |statement: &Statement, arguments: &Arguments| {
+            self.run_in_job(spi, statement, arguments)
+        };
+        self.change_by(run, change, arguments, |_| Ok(()))
+    }
+
+    /// Picks and changes tasks by statements that `run` runs, until it returns None.
+    fn change_by<'spi>(
+        &self,
+        run: impl Fn(&Statement, &Arguments) -> Option<Rows<'spi>>,
+        change: Change,
+        arguments: &Arguments,
+        mut see: impl FnMut(&Rows) -> Result<()>,
+    ) -> Result<Option<usize>> {
         if self.has_simple_key {
-            let rows = self.run(spi, &Statement::Change(change), arguments);
+            let Some(rows) = run(&Statement::Change(change), arguments) else { return Ok(None) };
             if !rows.is_empty() {
                 see(&rows)?;
             }
-            return Ok(rows.len());
+            return Ok(Some(rows.len()));
         }
-        let picked = self.run(spi, &Statement::Pick(change), arguments);
+        let Some(picked) = run(&Statement::Pick(change), arguments) else { return Ok(None) };
         let mut arguments = arguments.clone();
         let mut changed = 0;
         for row in 0..picked.len() {
@@ -46,13 +87,13 @@ impl Queue {
                 let value = picked.value(row, index as i32 + 1);
                 arguments.set_or_null(Parameter::Key(index), value);
             }
-            let rows = self.run(spi, &Statement::ChangeOne(change), &arguments);
+            let Some(rows) = run(&Statement::ChangeOne(change), &arguments) else { break };
             changed += rows.len();
             if !rows.is_empty() {
                 see(&rows)?;
             }
         }
-        Ok(changed)
+        Ok(Some(changed))
     }
 
     fn prepared(&self, spi: &Spi, statement: &Statement) -> Rc<PreparedPlan> {

@@ -89,6 +89,15 @@ impl Spi {
         arguments: impl Iterator<Item = Option<Value<'a>>>,
     ) -> Rows<'_> {
         plan.make_ready();
+        self.run_ready(plan, arguments)
+    }
+
+    /// Runs a plan that was just made ready.
+    pub fn run_ready<'a>(
+        &self,
+        plan: &Plan,
+        arguments: impl Iterator<Item = Option<Value<'a>>>,
+    ) -> Rows<'_> {
         let (mut values, nulls) = split(arguments, &plan.types);
         // SAFETY: a connection is open, and the plan has these parameter types.
         unsafe {
@@ -131,7 +140,7 @@ impl Plan {
     }
 
     /// Plans the statement if necessary, so that its execution does not.
-    fn make_ready(&self) {
+    pub fn make_ready(&self) {
         let _settings = PlannerSettings::narrow();
         // SAFETY: a saved plan of one statement; the reference is released immediately.
         unsafe {

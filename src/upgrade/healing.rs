@@ -7,7 +7,7 @@ use crate::error::OrRaise;
 use crate::queue::triggers::{self, Tracking};
 use crate::queue::{self, Entry, Queue};
 use crate::server::relation::{self, LockMode, Relation};
-use crate::server::{catalog, spi, xact};
+use crate::server::{catalog, injection, spi, xact};
 use crate::upgrade::{is_noted, write_note};
 use pgrx::pg_sys::Oid;
 use xqueue_core::definition::Definition;
@@ -53,6 +53,8 @@ pub fn heal(table: Oid) -> bool {
         if !relation::try_lock(table, LockMode::ShareRowExclusive) {
             return false;
         }
+        // Commands name the table, and the name can become that of a locked table. The worker waits for no session.
+        spi::connect(|spi| drop(spi.run("SET LOCAL lock_timeout = 1")));
         let Some(relation) = Relation::open(table, LockMode::None) else { return true };
         let Some(queue) = queue::find(table).or_raise() else { return true };
         let mut triggers = triggers::own(&relation);
@@ -72,6 +74,7 @@ pub fn heal(table: Oid) -> bool {
         }
         drop(relation);
         let name = queue::display_name(table);
+        injection::point(c"xqueue-queue-is-healed");
         spi::connect(|spi| {
             for trigger in triggers {
                 let trigger = catalog::quote(&trigger.name);

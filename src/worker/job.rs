@@ -8,7 +8,7 @@ use crate::queue::authors;
 use crate::server::relation::{self, LockMode, Relation};
 use crate::server::worker::Timeout;
 use crate::server::xact::{self, Failure};
-use crate::server::{catalog, spi, subscription, time, user};
+use crate::server::{catalog, injection, spi, subscription, time, user};
 use crate::settings;
 use crate::worker::means::{Failed, Means};
 use crate::worker::resting;
@@ -103,6 +103,7 @@ pub fn run<T>(table: Oid, work: impl FnOnce(&Means) -> T) -> Result<JobOutcome<T
         {
             return JobOutcome::Busy;
         }
+        injection::point(c"xqueue-job-begins");
         let _limit = Limit::begin();
         let _role = user::act_restricted_as(owner);
         let Some(means) = Means::of(&queue) else { return JobOutcome::Unfit(Unfit::RunsUserCode) };

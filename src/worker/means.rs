@@ -75,7 +75,15 @@ impl<'q> Means<'q> {
 
     /// Works on the direct path. If the table's description is outdated, notes that and returns nothing.
     fn directly<T: Default>(&self, work: impl FnOnce(&Upkeep) -> Option<T>) -> T {
-        let done = Upkeep::of(self.queue).and_then(|upkeep| work(&upkeep));
+        self.noted(Upkeep::of(self.queue).and_then(|upkeep| work(&upkeep)))
+    }
+
+    /// Works by a statement, under the same rule.
+    fn by_statement<T: Default>(&self, work: impl FnOnce(&Spi) -> Option<T>) -> T {
+        self.noted(spi::connect(work))
+    }
+
+    fn noted<T: Default>(&self, done: Option<T>) -> T {
         if done.is_none() {
             self.is_outdated.set(true);
         }
@@ -93,7 +101,8 @@ impl<'q> Means<'q> {
         let mut arguments = self.arguments(wanted);
         arguments.set(Parameter::Limit, Value::int4(limit));
         arguments.set(Parameter::Skip, Value::int4(passed.count));
-        let change_all = |spi: &Spi| self.queue.change(spi, change, &arguments, |_| Ok(()));
+        let change_all =
+            |spi: &Spi| Ok(self.noted(self.queue.change_in_job(spi, change, &arguments)?));
         counting::run(self.queue, call(change), || spi::connect(change_all)).or_raise()
     }
 
@@ -103,13 +112,13 @@ impl<'q> Means<'q> {
             let is_tried = |found: &FoundRow| !resting::is_resting(self.queue.table, found.id());
             return self.directly(|upkeep| upkeep.next_due(since, is_tried));
         }
-        spi::connect(|spi| {
+        self.by_statement(|spi| {
             let since = Arguments::of(Parameter::Since, Value::instant(since));
-            let rows = self.queue.run(spi, &Statement::NextDue, &since);
+            let rows = self.queue.run_in_job(spi, &Statement::NextDue, &since)?;
             let instants = [1, 2].map(|column| rows.value(0, column));
             let instants =
                 instants.map(|value| Some(times::instant(value?, &self.queue.time_zone)));
-            instants.into_iter().flatten().min()
+            Some(instants.into_iter().flatten().min())
         })
     }
 
@@ -132,9 +141,9 @@ impl<'q> Means<'q> {
 
     /// Returns the sessions that a statement finds. None stands for tasks taken without a session.
     fn owners(&self, find: &Statement, arguments: &Arguments) -> Vec<Option<Uuid>> {
-        spi::connect(|spi| {
-            let rows = self.queue.run(spi, find, arguments);
-            (0..rows.len()).map(|row| rows.value(row, 1).map(owner::holder)).collect()
+        self.by_statement(|spi| {
+            let rows = self.queue.run_in_job(spi, find, arguments)?;
+            Some((0..rows.len()).map(|row| rows.value(row, 1).map(owner::holder)).collect())
         })
     }
 
