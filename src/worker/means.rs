@@ -5,19 +5,19 @@ use crate::error::OrRaise;
 use crate::parts::schedule::own;
 use crate::queue::{Arguments, Queue, Statement, owner, times};
 use crate::server::heap::FoundRow;
+use crate::server::row::Row;
 use crate::server::spi::{self, Spi};
 use crate::server::time;
 use crate::server::types::Uuid;
 use crate::server::value::Value;
 use crate::server::xact::Failure;
 use crate::transaction;
-use crate::worker::resting;
+use crate::worker::resting::{self, Version};
 use crate::write::counting;
 use crate::write::direct::upkeep::{Upkeep, Wanted};
 use std::cell::Cell;
 use std::rc::Rc;
 use xqueue_core::change::{CallKind, has_progressed};
-use xqueue_core::row_id::RowId;
 use xqueue_core::statement::{Change, Parameter};
 
 /// How a job works on a queue.
@@ -36,16 +36,16 @@ pub struct Means<'q> {
 #[derive(Default)]
 pub struct Failed {
     /// The row that is being changed, and its key. None if it is changed in a batch.
-    tried: Cell<Option<(RowId, String)>>,
+    tried: Cell<Option<(Version, String)>>,
     /// Number of tasks passed over.
     pub count: i32,
 }
 
 impl Failed {
     fn tries(&self, queue: &Queue, found: &FoundRow, is_alone: bool) -> bool {
-        let is_tried = !resting::is_resting(queue.table, found.id());
+        let is_tried = !resting::is_resting(queue.table, version(found));
         if is_tried && is_alone {
-            self.tried.set(Some((found.id(), queue.key_text_of(found))));
+            self.tried.set(Some((version(found), queue.key_text_of(found))));
         }
         is_tried
     }
@@ -109,7 +109,8 @@ impl<'q> Means<'q> {
     /// Returns the next instant at which a task is due. No task is due before `since`. Resting tasks are skipped.
     pub fn next_due(&self, since: i64) -> Option<i64> {
         if self.is_direct {
-            let is_tried = |found: &FoundRow| !resting::is_resting(self.queue.table, found.id());
+            let is_tried =
+                |found: &FoundRow| !resting::is_resting(self.queue.table, version(found));
             return self.directly(|upkeep| upkeep.next_due(since, is_tried));
         }
         self.by_statement(|spi| {
@@ -170,6 +171,10 @@ impl<'q> Means<'q> {
             Wanted::Ownerless => Arguments::default(),
         }
     }
+}
+
+fn version(found: &FoundRow) -> Version {
+    (found.id(), found.writer())
 }
 
 /// Returns the call that a change counts as.

@@ -5,7 +5,8 @@
 //! 2. After a pause one of them is tried again. If it fails, the pause doubles, up to a minute; otherwise all are
 //!    tried.
 //! 3. They are forgotten when their table is altered, and when the process ends.
-//! 4. A task is known by the position of its row. A task that is changed has a new row, so it is tried immediately.
+//! 4. A task is known by the position of its row and the transaction that wrote it. A task that is changed has a new
+//!    row, so it is tried immediately, and so is another task in the place of a row that was removed.
 
 use crate::queue::Queue;
 use crate::server::time;
@@ -18,6 +19,9 @@ use std::time::Duration;
 use xqueue_core::pause::{Limits, Pause};
 use xqueue_core::row_id::RowId;
 
+/// A version of a row, and the transaction that wrote it.
+pub type Version = (RowId, Option<u32>);
+
 const PAUSES: Limits = (Duration::from_secs(1), Duration::from_secs(60));
 /// Maximum number of tasks of a queue that are known to fail. More failing tasks are tried again with the queue.
 const ROWS: usize = 10_000;
@@ -26,10 +30,10 @@ struct Resting {
     /// The description of the table when a change failed first.
     queue: Weak<Queue>,
     /// The failed rows, numbered in the order of their failures.
-    rows: HashMap<RowId, u64>,
+    rows: HashMap<Version, u64>,
     failures: u64,
     /// The row that is tried again.
-    tried: Option<RowId>,
+    tried: Option<Version>,
     pause: Pause,
     last: Failure,
 }
@@ -54,7 +58,7 @@ pub fn begin(queue: &Rc<Queue>) -> bool {
 }
 
 /// Returns whether a task is passed over.
-pub fn is_resting(table: Oid, row: RowId) -> bool {
+pub fn is_resting(table: Oid, row: Version) -> bool {
     RESTING.with_borrow(|resting| {
         resting.get(&table).is_some_and(|of_queue| of_queue.rows.contains_key(&row))
     })
@@ -68,7 +72,7 @@ pub fn tries_again(table: Oid) -> bool {
 }
 
 /// Records a failure. Logs the first one of a queue.
-pub fn note_failure(queue: &Rc<Queue>, row: RowId, failure: &Failure) {
+pub fn note_failure(queue: &Rc<Queue>, row: Version, failure: &Failure) {
     RESTING.with_borrow_mut(|resting| {
         let of_queue = resting.entry(queue.table).or_insert_with(|| {
             failure.warn(&format!("change a task of queue \"{}\"", queue.name));
