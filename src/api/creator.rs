@@ -253,9 +253,10 @@ fn upgrade<'to>(table: Oid, options: &Options) -> Result<Option<Value<'to>>> {
     let database = u32::from(process::database());
     let had_slot = slot::find(database, table.into()).is_some();
     let queue = queue::get(table)?;
-    // Noted before anything can fail: a later failure then releases the slot.
+    // Noted before anything can fail: a later failure then releases the slot. Other processes can already use the slot
+    // of an older queue, for example after a restart.
     transaction::note(queue.slot, |delta| {
-        delta.table.created |= !had_slot;
+        delta.table.created |= plan.is_new && !had_slot;
         delta.table.dropped = Some(false);
     });
     if plan.is_new {

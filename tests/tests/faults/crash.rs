@@ -305,3 +305,23 @@ fn a_vacuum_ends_in_order() {
     assert_eq!(found, None, "in the log");
     q.abandon();
 }
+
+/// After a restart, sessions can use a queue before the worker knows it. They share its slot with a session whose upgrade
+/// is rolled back.
+#[test]
+fn an_upgrade_that_is_rolled_back_after_a_restart() {
+    // No worker adds the queue to shared memory.
+    let server = Cluster::new("max_worker_processes = 0\n");
+    let mut q = Queue::make_at(server.config(), "jobs", COLUMNS, &json!({}));
+    q.abandon();
+    server.stop("fast");
+    server.start();
+    q.reconnect();
+    let mut user = q.client();
+    q.sql("BEGIN; SELECT xqueue.upgrade('{q}', '{\"features\": {\"capacity\": 100}}')");
+    user.run("SELECT xqueue.peek('jobs', 1)");
+    q.sql("ROLLBACK");
+    let waiter = Waiter::take(&mut q);
+    user.run("SELECT xqueue.put('jobs', '{}')");
+    assert_eq!(id(&waiter.task().1), 1);
+}
