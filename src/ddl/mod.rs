@@ -58,7 +58,8 @@ pub fn object_changed(event: ObjectEvent, object: Oid) {
                 altered::note(Altered::Table(table));
             }
         }
-        ObjectEvent::ExtensionChanged => transaction::note_extension(),
+        // A new extension is not in the catalogs yet.
+        ObjectEvent::ExtensionChanged => transaction::note_extension(catalog::is_own(object)),
         // The new database can be a copy of a database that has the extension.
         ObjectEvent::DatabaseCreated => transaction::note_created_database(object.into()),
         ObjectEvent::DatabaseDropped => transaction::note_dropped_database(object.into()),

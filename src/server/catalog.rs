@@ -106,8 +106,17 @@ pub fn internal_function(name: &CStr, arguments: &[Oid]) -> Option<Oid> {
 
 /// Returns whether the extension is installed in this database.
 pub fn is_installed() -> bool {
+    own_extension() != Oid::INVALID
+}
+
+/// Returns whether an extension is this one.
+pub fn is_own(extension: Oid) -> bool {
+    extension == own_extension()
+}
+
+fn own_extension() -> Oid {
     // SAFETY: a lookup.
-    unsafe { pg_sys::get_extension_oid(c"xqueue".as_ptr(), true) != Oid::INVALID }
+    unsafe { pg_sys::get_extension_oid(c"xqueue".as_ptr(), true) }
 }
 
 pub fn find_database(name: &str) -> Option<Oid> {

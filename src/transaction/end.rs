@@ -197,12 +197,13 @@ fn commit_catalogue_changes() {
         (true, true) => {
             requests::want_database_worker(database, true);
         }
-        (true, false) => {
+        // Another transaction can be installing this extension while an unrelated one is created.
+        (true, false) if noted.own_dropped => {
             slot::remove_all(database);
             departed::forget(database);
             requests::request(database, |requests| requests.registry = true);
         }
-        (false, _) => {}
+        _ => {}
     }
     if noted.registry_changed {
         requests::want_database_worker(database, true);

@@ -33,6 +33,8 @@ struct Noted {
     extension: bool,
     /// Set with `extension`: xqueue is installed when the transaction commits.
     installed: bool,
+    /// Set with `extension`: xqueue was dropped, perhaps in a savepoint that was rolled back.
+    own_dropped: bool,
     /// The transaction is being prepared, and its queues have been marked.
     preparing: bool,
     /// The registry was written, queues' tables were dropped, or their schema was renamed.
@@ -49,6 +51,7 @@ impl Noted {
     const NOTHING: Noted = Noted {
         extension: false,
         installed: false,
+        own_dropped: false,
         preparing: false,
         registry_changed: false,
         tables_altered: false,
@@ -185,8 +188,12 @@ impl Drop for Before {
     }
 }
 
-pub fn note_extension() {
-    note_beyond(|noted| noted.extension = true);
+/// Records that an extension was created or dropped. `is_own`: this extension is about to be dropped.
+pub fn note_extension(is_own: bool) {
+    note_beyond(|noted| {
+        noted.extension = true;
+        noted.own_dropped |= is_own;
+    });
 }
 
 pub fn note_registry_change() {

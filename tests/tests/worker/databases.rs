@@ -46,6 +46,22 @@ fn create_extension_rolled_back() {
     Queue::new_in(&database.name, "ext").is_served(1);
 }
 
+/// To a session that drops another extension, this one is not installed yet.
+#[test]
+fn another_extension_goes_while_this_one_is_installed() {
+    let database = Database::empty("ext");
+    let (mut c, mut other) = (database.client(), database.client());
+    c.run(
+        "BEGIN; CREATE EXTENSION xqueue; CREATE TABLE jobs (id bigserial PRIMARY KEY);
+         SELECT xqueue.upgrade('jobs', '{\"features\": {\"capacity\": 10}}')",
+    );
+    other.run("DROP EXTENSION plpgsql");
+    c.run("SELECT xqueue.put('jobs', '{}'); COMMIT");
+    wait_running(&mut c);
+    let total = "SELECT (xqueue.stats('jobs')->'tasks'->>'total')::bigint";
+    assert_eq!(scalar::<i64>(&mut c, total, &[]), 1);
+}
+
 #[test]
 fn drop_database() {
     for options in ["", " WITH (FORCE)"] {
