@@ -5,6 +5,7 @@ use crate::queue::handle::Queue;
 use crate::queue::kept;
 use crate::queue::plans::{Arguments, MANY, PreparedPlan, Statement};
 use crate::server::spi::{Plan, Rows, Spi};
+use crate::server::sql_name;
 use crate::server::types;
 use pgrx::pg_sys::Oid;
 use std::rc::Rc;
@@ -23,8 +24,8 @@ impl Queue {
         spi.run_plan(&prepared.plan, values)
     }
 
-    /// Runs a statement in a worker's job. Returns None if the description has become stale: then another object can
-    /// have a name of the statement, whose owner's code must not run with the rights of the queue's owner.
+    /// Runs a statement in a worker's job. Returns None if the description has become stale. Then a name in the statement
+    /// can mean another role's object. That role's code must not run with the rights of the queue's owner.
     pub fn run_in_job<'spi>(
         &self,
         spi: &'spi Spi,
@@ -34,7 +35,10 @@ impl Queue {
         let prepared = self.prepared(spi, statement);
         let values = prepared.parameters.iter().map(|parameter| arguments.get(*parameter));
         prepared.plan.make_ready();
-        (!self.stale.get()).then(|| spi.run_ready(&prepared.plan, values))
+        // A renamed schema is visible shortly before its invalidation arrives.
+        let named = sql_name::find_table(&self.sql.qualified());
+        let is_own = named.is_ok_and(|table| table == self.table) && !self.stale.get();
+        is_own.then(|| spi.run_ready(&prepared.plan, values))
     }
 
     /// Picks and changes tasks; passes the returned rows to `see`, and returns the number of changed tasks.

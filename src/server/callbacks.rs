@@ -36,7 +36,7 @@ pub enum ObjectEvent {
     TriggerChanged,
     /// A trigger is about to be dropped.
     TriggerDropped,
-    /// An extension was created or dropped; at this moment the catalogs cannot tell which.
+    /// An extension was created, which the catalogs do not show yet, or is about to be dropped.
     ExtensionChanged,
     DatabaseCreated,
     DatabaseDropped,

@@ -6,7 +6,7 @@
 //!    tried.
 //! 3. They are forgotten when their table is altered, and when the process ends.
 //! 4. A task is known by the position of its row and the transaction that wrote it. A task that is changed has a new
-//!    row, so it is tried immediately, and so is another task in the place of a row that was removed.
+//!    row, so it is tried immediately. So is another task in the place of a row that was removed.
 
 use crate::queue::Queue;
 use crate::server::time;
