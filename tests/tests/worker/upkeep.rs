@@ -224,13 +224,20 @@ fn a_task_in_the_place_of_a_resting_one_is_tried() {
     let place = q.ask_one("SELECT to_jsonb(ctid::text) FROM {q} WHERE id = 16");
     q.sql(&format!("UPDATE {{q}} SET payload = {} WHERE id = 16", payload(1)));
     q.wait_for("ready", 1);
-    let put = "INSERT INTO {q} (id, status, runat, payload) VALUES (17, 'W', now() + '1 s', '{\"n\": 1}')";
+    let put = |id: i32| {
+        let task = format!("{id}, 'W', now() + '1 s', '{{\"n\": 1}}'");
+        format!(
+            "INSERT INTO {{q}} (id, status, runat, payload) VALUES ({task}) RETURNING to_jsonb(ctid::text)"
+        )
+    };
     wait_until("another task has its place", || {
         q.sql("DELETE FROM {q} WHERE id = 17");
         q.ask("SELECT to_jsonb(id) FROM {q}");
-        q.ask_one(&format!("{put} RETURNING to_jsonb(ctid::text)")) == place
+        q.ask_one(&put(17)) == place
     });
-    q.wait_for("ready", 2);
+    q.ask_one(&put(18));
+    wait_until("a later task is ready", || q.holds(18, "status = 'R'"));
+    assert!(q.holds(17, "status = 'R'"), "it was due before");
     q.sql("ALTER TABLE {q} DROP CONSTRAINT own");
     q.wait_for("waiting", 0);
 }
