@@ -200,7 +200,7 @@ fn an_owner_of_a_task_that_is_not_taken() {
     q.sql("UPDATE {q} SET owner = NULL");
 }
 
-/// A row in no state, written while the triggers were disabled, and waiting tasks of a queue without `runat`.
+/// A row in no state, written while the triggers were disabled, and tasks that wait or are zombies without a time.
 #[test]
 fn rows_that_nothing_would_ever_handle() {
     let mut q = Queue::with("untold", COLUMNS, &json!({}));
@@ -212,4 +212,8 @@ fn rows_that_nothing_would_ever_handle() {
     assert_problem(&mut q, "2 tasks that wait or are zombies have no time");
     q.sql("UPDATE {q} SET status = 'R'");
     q.assert_tasks(&[("ready", 3)]);
+    q.upgrade(&json!({"features": {"zombie": "1 hour"}}));
+    q.sql("UPDATE {q} SET status = 'Z' WHERE id = 1");
+    assert_problem(&mut q, "1 tasks that wait or are zombies have no time");
+    q.sql("DELETE FROM {q}");
 }

@@ -56,22 +56,8 @@ fn fire_always(q: &mut Queue) -> bool {
     scalar(&mut q.admin, always, &[&q.name])
 }
 
-/// Fixture loaders disable and enable triggers like this.
-#[test]
-fn triggers_disabled_and_enabled_again() {
-    let mut q = Queue::with("lacking", "id bigint PRIMARY KEY", &json!({}));
-    q.sql("ALTER TABLE {q} DISABLE TRIGGER ALL");
-    q.sql("INSERT INTO {q} VALUES (1), (2)");
-    wait_until("it is noticed", || q.error().contains("triggers are missing or disabled"));
-    assert!(!exact(&mut q));
-    q.sql("ALTER TABLE {q} ENABLE TRIGGER ALL");
-    wait_until("they fire always", || fire_always(&mut q));
-    wait_until("the tasks are counted", || q.error().is_empty() && exact(&mut q));
-    q.assert_tasks(&[("ready", 2)]);
-}
-
-/// The worker does not wait for transactions that write. It tries again within milliseconds, not after the pause of
-/// five seconds for queues that lack a trigger.
+/// Fixture loaders disable and enable triggers like this. The worker does not wait for transactions that write. It tries
+/// again within milliseconds, not after the pause of five seconds for queues that lack a trigger.
 #[test]
 fn triggers_enabled_again_while_others_write() {
     // Other tests could keep the worker busy for as long as that pause.

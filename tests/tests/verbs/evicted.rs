@@ -38,27 +38,6 @@ fn using_each(others: &[Queue], events: &str, more: &str) -> Queue {
 }
 
 #[test]
-fn every_call_finds_an_evicted_queue_as_it_was() {
-    let mut others = others();
-    let mut c = forgetful(&others[0]);
-    for round in 0..3 {
-        for q in &mut others {
-            let first = put(&mut c, &q.name, round);
-            let second = put(&mut c, &q.name, round);
-            assert_eq!(take_all(&mut c, &q.name), [first, second]);
-            assert_eq!(ack(&mut c, &q.name, first).len(), 1);
-        }
-        // This session still holds the tasks that it took before the queue was evicted.
-        for q in &mut others {
-            for call in ["release('{q}', id, delay => '1 hour')", "delete('{q}', id)"] {
-                let call = format!("SELECT xqueue.{call} FROM {{q}}");
-                assert_eq!(ask(&mut c, &q.name, &call).len(), 1);
-            }
-        }
-    }
-}
-
-#[test]
 fn triggers_that_use_many_others() {
     let mut others = others();
     // The trigger also puts into its own queue while the outer call runs.

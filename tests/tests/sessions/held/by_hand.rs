@@ -104,8 +104,11 @@ fn another_key_after_its_end() {
     q.run(&mut hand, "BEGIN; SELECT FROM {q} WHERE id = 1 FOR UPDATE");
     ends_before(&mut q, c, later);
     q.wait_for("ready", 1);
-    q.run(&mut hand, "UPDATE {q} SET id = 7000 WHERE id = 1; COMMIT");
+    // It still promotes other tasks.
+    q.sql(r#"SELECT xqueue.put('{q}', '{"id": 3}', '20 milliseconds')"#);
     q.wait_for("ready", 2);
+    q.run(&mut hand, "UPDATE {q} SET id = 7000 WHERE id = 1; COMMIT");
+    q.wait_for("ready", 3);
 }
 
 const ON: &str = "ALTER TABLE {q} ENABLE ALWAYS TRIGGER xqueue_update";
