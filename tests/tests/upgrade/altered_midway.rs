@@ -148,17 +148,3 @@ fn an_index_of_another_table_is_not_dropped() {
     q.sql("DROP TABLE {q}");
     q.abandon();
 }
-
-/// Only producers can make a key, because it reveals when the last task was put.
-#[test]
-fn time64_asks_for_the_privilege_to_put() {
-    let options = json!({"features": {"id": "time64"}});
-    let mut q = Queue::with("midway", "id bigint PRIMARY KEY, payload jsonb", &options);
-    let role = Role::create();
-    let mut c = q.session();
-    c.admin = role.client();
-    c.fails("SELECT xqueue.time64('{q}')", "42501", "permission denied");
-    q.sql(&format!("GRANT INSERT ON {{q}} TO {}", role.name));
-    assert!(c.ask_one("SELECT to_jsonb(xqueue.time64('{q}'))").as_i64() > Some(0));
-    q.sql(&format!("REVOKE ALL ON {{q}} FROM {}", role.name));
-}

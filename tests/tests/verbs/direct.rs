@@ -200,24 +200,6 @@ fn a_publication_without_replica_identity() {
     assert_eq!(q.ask_one("SELECT xqueue.take('{q}')")["id"], 1);
 }
 
-/// A cast to json can read tables.
-#[test]
-fn a_type_with_a_cast_that_reads_a_table() {
-    let mut q = queue();
-    q.sql(
-        "CREATE TABLE {q}_words AS SELECT 'word'::text AS word;
-         CREATE TYPE {q}_kind AS ENUM ('a', 'b');
-         CREATE FUNCTION {q}_json({q}_kind) RETURNS json LANGUAGE sql STABLE AS
-             $$ SELECT to_json(word || $1::text) FROM {q}_words $$;
-         CREATE CAST ({q}_kind AS json) WITH FUNCTION {q}_json({q}_kind);
-         ALTER TABLE {q} ADD kind {q}_kind",
-    );
-    let next = format!("CALL xqueue.next('{}', '30s', NULL, NULL)", q.name);
-    let waiter = Waiter::waiting(&mut q, &next);
-    q.sql("INSERT INTO {q} (kind) VALUES ('b')");
-    assert_eq!(waiter.task().1["kind"], "wordb");
-}
-
 /// If the direct path is off, all calls use statements, and triggers count: the results are equal.
 #[test]
 fn statements_do_the_same() {

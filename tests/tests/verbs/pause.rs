@@ -40,7 +40,8 @@ fn resume_wakes_the_consumers_that_have_waited_longest() {
     let database = Database::new("pause");
     let mut q = Queue::new_in(&database.name, "pause");
     q.sql("SELECT xqueue.pause('{q}')");
-    let [first, second] = [Waiter::take(&mut q), Waiter::take(&mut q)];
+    let first = Waiter::take(&mut q);
+    let second = Waiter::waiting(&mut q, "CALL xqueue.next('{q}', '30s')");
     let worker = Stopped::worker(&mut q.admin);
     put(&mut q.admin, &q.name, 1);
     // The first consumer was woken, has checked, and waits in its old position again.
@@ -72,20 +73,6 @@ fn a_later_pause_takes_the_place_of_an_earlier_one() {
     let until = q.stats()["paused_until"].clone();
     assert!(until.as_f64().is_some_and(|until| until > 9e12), "{until}");
     q.sql("SELECT xqueue.resume('{q}')");
-}
-
-#[test]
-fn next_waits_over_a_pause() {
-    let mut q = Queue::new("pause");
-    let name = q.name.clone();
-    q.sql("SELECT xqueue.pause('{q}')");
-    put(&mut q.admin, &name, 1);
-    let waiter = Waiter::waiting(&mut q, &format!("CALL xqueue.next('{name}')"));
-    let snapshot = "SELECT backend_xmin IS NULL FROM pg_stat_activity WHERE pid = $1";
-    assert!(scalar::<bool>(&mut q.admin, snapshot, &[&waiter.pid]));
-    q.sql("SELECT xqueue.resume('{q}')");
-    let (mut consumer, task) = waiter.task();
-    assert_eq!(ack(&mut consumer, &name, id(&task)).len(), 1);
 }
 
 #[test]
