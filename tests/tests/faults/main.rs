@@ -5,7 +5,6 @@ mod crash;
 mod durability;
 mod ends;
 mod out_of_memory;
-mod replication;
 mod standby;
 mod subscriber;
 mod utube_crash;

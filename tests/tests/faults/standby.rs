@@ -1,7 +1,9 @@
-//! A streaming standby: allowed and refused calls.
+//! A streaming standby: allowed and refused calls, and sessions that go on after its promotion. The cases of `ends` also
+//! try a promotion. The checker promotes a synchronous standby under load, again and again, and counts lost tasks.
 
 use std::collections::BTreeSet;
 
+use crate::ends::fail_over;
 use xqueue_tests::*;
 
 /// Calls that only read, or only write into shared memory.
@@ -78,4 +80,17 @@ fn a_standby_can_be_read_and_refuses_to_write() {
                WHERE pronamespace IN ('xqueue'::regnamespace, 'xqueue_internal'::regnamespace) AND prorettype <> 'trigger'::regtype";
     let all: Vec<String> = scalar(&mut c, all, &[]);
     assert_eq!(called, all.into_iter().collect(), "every function was called");
+
+    // A session notices a pause, and goes on after the promotion. The task in flight is ready again.
+    let paused = "SELECT xqueue.stats('jobs')->>'paused_until'";
+    assert_eq!(scalar::<Option<String>>(&mut c, paused, &[]), None);
+    q.sql("SELECT xqueue.pause('{q}')");
+    standby.catch_up(&primary);
+    assert_eq!(scalar::<Option<String>>(&mut c, paused, &[]).as_deref(), Some("infinity"));
+    fail_over(&primary, &standby);
+    q.move_to(standby.config());
+    q.wait_for("ready", 3);
+    assert!(take_all(&mut c, "jobs").is_empty());
+    q.sql("SELECT xqueue.resume('{q}')");
+    assert_eq!(take_all(&mut c, "jobs").len(), 3);
 }

@@ -277,13 +277,12 @@ fn a_graphite_that_closes_at_once_delays_nothing() {
     let mut sender = Sender::new();
     let listener = listen();
     let port = port(&listener);
-    closing(&listener, |closed| {
-        sender.send_to(port, "tcp", "xqueue");
-        wait_until("several connections have been closed", || {
-            sender.delayed_task_comes();
-            closed.load(Ordering::Relaxed) > 1
-        });
-        wait_until("the log tells of this Graphite", || sender.logged(port) > 0);
-        assert_eq!(sender.logged(port), 1, "lines in the log");
+    let closed = closing(listener);
+    sender.send_to(port, "tcp", "xqueue");
+    wait_until("several connections have been closed", || {
+        sender.delayed_task_comes();
+        closed.load(Ordering::Relaxed) > 1
     });
+    wait_until("the log tells of this Graphite", || sender.logged(port) > 0);
+    assert_eq!(sender.logged(port), 1, "lines in the log");
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use xqueue_tests::wait_until;
@@ -45,31 +46,17 @@ pub fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     (stream, address)
 }
 
-/// Runs `work` while a thread closes each connection to the listener. `work` gets the number of closed connections.
-pub fn closing(listener: &TcpListener, work: impl FnOnce(&AtomicUsize)) {
-    let (end, closed) = (AtomicBool::new(false), AtomicUsize::new(0));
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !end.load(Ordering::Relaxed) {
-                drop(listener.accept().expect("a connection"));
-                closed.fetch_add(1, Ordering::Relaxed);
-            }
-        });
-        // Runs also if an assertion fails: the thread waits for one more connection.
-        let _last = OnDrop(|| {
-            end.store(true, Ordering::Relaxed);
-            drop(TcpStream::connect(("127.0.0.1", port(listener))));
-        });
-        work(&closed);
+/// Closes each connection to the listener from now on. Returns the number of closed connections.
+pub fn closing(listener: TcpListener) -> Arc<AtomicUsize> {
+    let closed = Arc::new(AtomicUsize::new(0));
+    let count = closed.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            drop(stream.expect("a connection"));
+            count.fetch_add(1, Ordering::Relaxed);
+        }
     });
-}
-
-struct OnDrop<F: Fn()>(F);
-
-impl<F: Fn()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
+    closed
 }
 
 /// Connects until the kernel no longer answers: later attempts to connect get no reply at all.
