@@ -10,7 +10,6 @@ struct Declared {
     volatility: String,
     name: String,
     symbol: String,
-    info: String,
     arguments: Vec<Argument>,
     result: Option<String>,
 }
@@ -52,7 +51,7 @@ impl Declared {
         let (volatility, entry) = attribute.unwrap_or(("volatile", entry));
         let (name, entry) = entry.strip_prefix('"')?.split_once('"')?;
         let (symbol, entry) = entry.strip_prefix("as")?.split_once(',')?;
-        let (info, entry) = entry.split_once('(')?;
+        let (_info, entry) = entry.split_once('(')?;
         let (arguments, entry) = entry.rsplit_once(')')?;
         let (result, _function) = entry.split_once("=>")?;
         let arguments = arguments.split_terminator(',').map(Argument::read);
@@ -60,7 +59,6 @@ impl Declared {
             volatility: volatility.into(),
             name: name.into(),
             symbol: symbol.into(),
-            info: info.into(),
             arguments: arguments.collect::<Option<_>>()?,
             result: result.strip_prefix("->").map(str::to_owned),
         })
@@ -168,16 +166,6 @@ fn sql_and_rust_say_the_same() {
     let differ = !only_rust.is_empty() || !only_sql.is_empty();
     assert!(!differ, "only sql_functions!: {only_rust:#?}\nonly pg_proc: {only_sql:#?}");
     assert!(known.len() > 60, "most are written in C");
-}
-
-#[test]
-fn each_symbol_is_declared_once() {
-    let all = declared();
-    let symbols: BTreeSet<_> = all.iter().map(|declared| &declared.symbol).collect();
-    assert_eq!(symbols.len(), all.len(), "declared twice");
-    for declared in &all {
-        assert_eq!(declared.info, format!("pg_finfo_{}", declared.symbol));
-    }
 }
 
 /// A manual declaration with other types or fewer arguments gives an error instead of misread memory.

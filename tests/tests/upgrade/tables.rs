@@ -102,19 +102,3 @@ fn a_downgrade_after_columns_were_renamed_or_lost() {
     q.abandon();
     q.sql("DROP TABLE {q}");
 }
-
-/// An earlier version's trigger for new tasks had a name that other triggers could sort after.
-#[test]
-fn a_trigger_with_the_name_that_it_had() {
-    let mut q = Queue::with("up", "id bigint PRIMARY KEY", &json!({"features": {"delayed": true}}));
-    q.sql("ALTER TRIGGER \"~xqueue_arrive\" ON {q} RENAME TO xqueue_arrive");
-    q.upgrade(&json!({}));
-    let sql = "SELECT array_agg(tgname::text ORDER BY tgname) FROM pg_trigger \
-               WHERE tgrelid = $1::text::regclass AND tgfoid = 'xqueue_internal.row_arrives'::regproc";
-    assert_eq!(scalar::<Vec<String>>(&mut q.admin, sql, &[&q.name]), ["~xqueue_arrive"]);
-    q.sql("ALTER TRIGGER \"~xqueue_arrive\" ON {q} RENAME TO xqueue_arrive");
-    q.sql("SELECT xqueue.downgrade('{q}')");
-    assert_eq!(scalar::<Option<Vec<String>>>(&mut q.admin, sql, &[&q.name]), None);
-    q.sql("DROP TABLE {q}");
-    q.abandon();
-}

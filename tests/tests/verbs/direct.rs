@@ -169,25 +169,6 @@ fn indexes_of_all_access_methods_find_written_rows() {
     }
 }
 
-/// Indexes with the names of the extension's indexes hold other rows.
-#[test]
-fn an_index_in_the_place_of_ours() {
-    let mut q = queue();
-    let (taken, ready) = (q.index("taken"), q.index("ready"));
-    q.lose_index("taken");
-    q.lose_index("ready");
-    q.sql(&format!(
-        "CREATE INDEX {taken} ON {{q}} (owner) WHERE id IS NOT NULL;
-         CREATE INDEX {ready} ON {{q}} (id) WHERE id > 1 AND status = 'R'"
-    ));
-    q.sql("SELECT xqueue.put('{q}', '[{}, {}]')");
-    q.sql("SET enable_seqscan = off");
-    let sql = "SELECT to_jsonb(count(*)) FROM {q} WHERE owner IS NULL AND id IS NOT NULL";
-    assert_eq!(q.ask_one(sql), json!(2));
-    assert_eq!(q.session().takes(5), [1, 2]);
-    q.sql(&format!("DROP INDEX {taken}, {ready}; SELECT xqueue.upgrade('{{q}}')"));
-}
-
 /// A publication without replica identity allows no updates, on the direct path either.
 #[test]
 fn a_publication_without_replica_identity() {

@@ -29,15 +29,10 @@ fn an_id_is_not_used_again_after_the_queue_was_empty() {
     assert_eq!(q.takes(9), [3]);
 }
 
-fn fifottl() -> Queue {
-    let features =
-        json!({"delayed": true, "ttl": true, "ttr": true, "priority": true, "buried": true});
-    Queue::with("fifottl", COLUMNS, &json!({ "features": features }))
-}
-
 #[test]
 fn touch_with_less_than_nothing_and_too_much() {
-    let mut q = fifottl();
+    let options = json!({"features": {"ttl": true, "ttr": true}});
+    let mut q = Queue::with("touch", COLUMNS, &options);
     q.sql("SELECT xqueue.put('{q}', '{}', ttl => '1 h', ttr => '1 min')");
     assert_eq!(q.takes(1), [1]);
     let before = q.ask_one("SELECT to_jsonb(t) FROM {q} AS t");
