@@ -1,5 +1,5 @@
-//! A streaming standby: allowed and refused calls, and sessions that go on after its promotion. The cases of `ends` also
-//! try a promotion. The checker promotes a synchronous standby under load, again and again, and counts lost tasks.
+//! A streaming standby: allowed and refused calls, and sessions that go on after its promotion. The cases of `ends`
+//! also try a promotion. The checker promotes a synchronous standby under load, again and again, and counts lost tasks.
 
 use std::collections::BTreeSet;
 

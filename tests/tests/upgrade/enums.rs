@@ -202,8 +202,8 @@ fn a_label_of_a_queue_that_cannot_be_read() {
     lost.sql("UPDATE xqueue.queue SET definition = (TABLE kept) WHERE relation = '{q}'::regclass");
 }
 
-/// Each change runs separately, because another change would also make sessions read the queue again. The tube and a part
-/// of the key have a domain over a domain over an enum. The status cannot have a domain type.
+/// Each change runs separately, because another change would also make sessions read the queue again. The tube and a
+/// part of the key have a domain over a domain over an enum. The status cannot have a domain type.
 #[test]
 fn types_below_statements_that_are_kept() {
     let changes = [

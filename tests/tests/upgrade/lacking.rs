@@ -56,8 +56,8 @@ fn fire_always(q: &mut Queue) -> bool {
     scalar(&mut q.admin, always, &[&q.name])
 }
 
-/// Fixture loaders disable and enable triggers like this. The worker does not wait for transactions that write. It tries
-/// again within milliseconds, not after the pause of five seconds for queues that lack a trigger.
+/// Fixture loaders disable and enable triggers like this. The worker does not wait for transactions that write. It
+/// tries again within milliseconds, not after the pause of five seconds for queues that lack a trigger.
 #[test]
 fn triggers_enabled_again_while_others_write() {
     // Other tests could keep the worker busy for as long as that pause.
