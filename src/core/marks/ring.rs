@@ -36,6 +36,10 @@
 //! 11. A task behind the last candidate shares its position: the refill begins at that position, and can read the last
 //!     candidate again. [`equal_values` in tests/tests/order/by_column.rs]
 //!
+//! A ring can cost more than it saves. If keys are random and few tasks are ready, nearly each put cuts the ring, and
+//! each refill walks over the dead entries of half the index. So a ring has to hand out several candidates for each cut,
+//! or takes search the index without it for a time.
+//!
 //! Candidates are stored apart from the state and are not touched while the ring is empty.
 
 use crate::marks::candidate::{Candidate, Candidates, Handed, LOCKERS, More, ROOM, Read, Refill};
@@ -51,6 +55,12 @@ const READING_AT_MOST: i64 = 100;
 pub const IDLE_AFTER: i64 = 100_000;
 /// Time (µs) for which a ring is not used after a take skipped a lock whose holder could not be recorded.
 pub const DISTRUSTED_FOR: i64 = 10_000;
+/// A ring is worth its refills if it hands out this number of candidates for each cut.
+const PER_CUT: u32 = 8;
+/// Maximum debt of a ring. Beyond it, the ring is not used for a time.
+const DEBT: u32 = 8 * PER_CUT;
+/// That time (µs).
+pub const PAUSED_FOR: i64 = 1_000_000;
 /// A refill older than this (µs) is considered abandoned.
 pub const LOST_AFTER: i64 = 10_000_000;
 
@@ -74,11 +84,13 @@ pub struct State {
     reading: i64,
     /// Time of the last take.
     pub(super) used: i64,
-    distrusted_since: i64,
+    paused_until: i64,
     /// The last refill has reached the end of the index, and no task has become ready behind `end` since.
     is_exhausted: bool,
     /// A refill or take has skipped tasks that were being changed.
     has_left_out: bool,
+    /// Number of candidates that the ring has yet to hand out to be worth its cuts.
+    owed: u32,
     /// Transactions whose locked rows takes have skipped; 0: unused.
     lockers: [u32; LOCKERS],
 }
@@ -103,9 +115,10 @@ impl Default for State {
             begun: 0,
             reading: 0,
             used: 0,
-            distrusted_since: i64::MIN,
+            paused_until: i64::MIN,
             is_exhausted: false,
             has_left_out: false,
+            owed: 0,
             lockers: [0; LOCKERS],
         }
     }
@@ -138,7 +151,7 @@ impl State {
     /// Binds the ring to a group.
     pub(super) fn bind(&mut self, group: Group) {
         self.discard();
-        (self.group, self.distrusted_since) = (group, i64::MIN);
+        (self.group, self.paused_until, self.owed) = (group, i64::MIN, 0);
     }
 
     /// Returns whether it is time to re-read skipped tasks. The scan starts at the mark and can be long.
@@ -154,19 +167,24 @@ impl State {
 
     /// Records that a take has skipped a row that this transaction has locked; None: the transaction is unknown.
     pub fn pass_over(&mut self, locker: Option<u32>, now: i64) {
-        let Some(locker) = locker else { return self.distrust(now) };
+        let Some(locker) = locker else { return self.pause(now, DISTRUSTED_FOR) };
         if self.lockers.contains(&locker) {
             return;
         }
         match self.lockers.iter_mut().find(|known| **known == 0) {
             Some(free) => *free = locker,
-            None => self.distrust(now),
+            None => self.pause(now, DISTRUSTED_FOR),
         }
     }
 
-    fn distrust(&mut self, now: i64) {
+    /// Discards the ring and does not use it for this time.
+    fn pause(&mut self, now: i64, time: i64) {
         self.discard();
-        self.distrusted_since = now;
+        self.paused_until = now + time;
+    }
+
+    fn is_paused(&self, now: i64) -> bool {
+        now < self.paused_until && is_within(self.paused_until, now, PAUSED_FOR)
     }
 
     /// Discards the ring after this transaction has ended: the row that it had locked can come first. Does nothing if
@@ -181,7 +199,11 @@ impl State {
 impl CandidateRing<'_> {
     /// Hands out the next candidate, further ones for a take of several tasks, and a refill if one is due.
     pub fn hand_out(&mut self, more: &mut More, now: i64) -> Handed {
-        if is_within(self.state.distrusted_since, now, DISTRUSTED_FOR) {
+        if self.state.owed > DEBT {
+            self.state.owed = DEBT;
+            self.state.pause(now, PAUSED_FOR);
+        }
+        if self.state.is_paused(now) {
             return Handed::default();
         }
         let is_first_read = self.state.end == FIRST && self.state.is_being_refilled(now);
@@ -204,6 +226,7 @@ impl CandidateRing<'_> {
 
     fn pop(&mut self) -> Option<Candidate> {
         self.state.count = self.state.count.checked_sub(1)?;
+        self.state.owed = self.state.owed.saturating_sub(1);
         let first = self.candidates.0[self.state.first as usize];
         self.state.first = (self.state.first + 1) % ROOM as u32;
         Some(first)
@@ -264,6 +287,7 @@ impl CandidateRing<'_> {
             self.state.count -= 1;
         }
         self.state.end = position;
+        self.state.owed = (self.state.owed + PER_CUT).min(DEBT + 1);
     }
 
     fn last(&self) -> Option<&Candidate> {

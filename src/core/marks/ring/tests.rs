@@ -163,6 +163,28 @@ fn locks_in_the_way_are_told_until_they_are_too_many() {
 }
 
 #[test]
+fn a_ring_that_is_cut_too_often_pauses() {
+    let cuts_until_pause = |per_cut| {
+        let mut ring = filled(1..=190);
+        let pauses = |cut: &u128| {
+            ring.lower(Group::ALL, 191 - cut);
+            (0..per_cut).any(|_| next(&mut ring, 8).is_none())
+        };
+        (1..=20).find(pauses)
+    };
+    assert_eq!([1, 4, 8].map(cuts_until_pause), [Some(10), Some(16), None]);
+
+    let mut ring = filled(1..=190);
+    (1..=9).for_each(|cut| ring.lower(Group::ALL, 191 - cut));
+    assert_eq!(ring.hand_out(8), Handed::default());
+    assert_eq!(ring.hand_out(7 + PAUSED_FOR), Handed::default());
+    let refill = ring.hand_out(8 + PAUSED_FOR).refill.unwrap();
+    ring.end_refill(&refill, &candidates([5, 7]), 8 + PAUSED_FOR);
+    ring.lower(Group::ALL, 6);
+    assert_eq!(ring.hand_out(9 + PAUSED_FOR), Handed::default(), "it has paid nothing back");
+}
+
+#[test]
 fn the_end_of_a_lock_discards_the_ring_although_another_lock_was_met_since() {
     let mut ring = filled([3, 5, 7]);
     ring.state.pass_over(Some(1), 8);
