@@ -4,6 +4,7 @@ use crate::parts::clock;
 use crate::parts::leases::sessions::{self, Part};
 use crate::parts::leases::{held, session};
 use crate::parts::slot;
+use crate::parts::waiters::wait;
 use crate::queue::Queue;
 use crate::server::heap::FoundRow;
 use crate::server::row::Row;
@@ -46,6 +47,11 @@ pub fn note<Old: Row, New: Row>(
         (None, None) => 0,
     });
     let spent = old.as_ref().and_then(|old| spent(old, status(to), outcome));
+    if let (Some(old), Some(Status::Taken)) =
+        (from.filter(|old| old.status == Status::Ready), status(to))
+    {
+        wait::note_taken(queue.slot, old.tube.map(|tube| tube.hash));
+    }
     note_holder(queue, old.as_ref(), new.as_ref());
     transaction::note(queue.slot, |delta| {
         delta.change(from, to);

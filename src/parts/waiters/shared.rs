@@ -189,7 +189,7 @@ impl Waiters<'_> {
     /// tube, all consumers are woken to check.
     pub fn wake(&mut self, count: u32, offer: Offer) {
         let token = self.next_token(offer);
-        let everyone = offer.tube.is_none() && self.slot.waiters.choosy > 0;
+        let everyone = offer.tube.is_none() && self.slot.waiters.has_choosy();
         let mut left = if everyone && count > 0 { u32::MAX } else { count };
         let mut link = self.slot.waiters.head;
         while left > 0

@@ -11,6 +11,9 @@
 //!    visible too late for the first holder's check. So an unsuccessful check does not use up its token if there was a
 //!    wake-up since it began. The consumer checks again with the token, or passes it on if it has received another one
 //!    meanwhile.
+//! 3. A consumer of any task can take a task of another tube than the one that it was woken for, and that task can have
+//!    found no consumer. If consumers of single tubes wait, the token goes on.
+//!    [`a_consumer_that_takes_from_another_tube_passes_its_wake_up_on` in tests/tests/order/tubes.rs]
 
 use crate::parts::schedule::NEVER;
 use crate::parts::slot::QueueGuard;

@@ -22,6 +22,8 @@ thread_local! {
     /// The wake-up whose task this process is searching for, and whether other consumers can find tasks that it does
     /// not find.
     static TOKEN: Cell<Option<(WakeToken, bool)>> = const { Cell::new(None) };
+    /// This process has taken a task that the wake-up was for.
+    static IS_USED: Cell<bool> = const { Cell::new(false) };
     /// The end of the transaction does not end the wait.
     static KEEPS_PLACE: Cell<bool> = const { Cell::new(false) };
 }
@@ -180,6 +182,7 @@ impl WaitEntry {
         self.stand(queue, |shared| {
             let token = shared.waiters().token();
             let unused = TOKEN.replace(Some((token, look.by_caller)));
+            IS_USED.set(false);
             if let Some((token, by_caller)) = unused {
                 shared.waiters().hand_on(token, by_caller);
             }
@@ -265,9 +268,13 @@ impl WaitEntry {
         true
     }
 
-    /// Ends the wait because a task was found. A further wake-up goes to the next consumer.
+    /// Ends the wait because a task was found. A further wake-up goes to the next consumer. So does this one if the task
+    /// is of another tube.
     pub fn succeed(self) {
-        TOKEN.set(None);
+        let is_used = TOKEN.get().is_none_or(|(token, _)| !token.names_tube()) || IS_USED.get();
+        if is_used || slot::lock(self.slot).is_none_or(|shared| !shared.waiters.has_choosy()) {
+            TOKEN.set(None);
+        }
     }
 
     /// Ends the transaction without leaving the wait queue.
@@ -282,6 +289,13 @@ impl Drop for WaitEntry {
     fn drop(&mut self) {
         KEEPS_PLACE.set(false);
         leave_any_wait_queue();
+    }
+}
+
+/// Records that this process has taken a task of this tube.
+pub fn note_taken(slot: SlotId, tube: Option<u64>) {
+    if WAIT_QUEUE.get() == Some(slot) && TOKEN.get().is_some_and(|(token, _)| token.is_for(tube)) {
+        IS_USED.set(true);
     }
 }
 

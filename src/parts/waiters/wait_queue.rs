@@ -57,6 +57,11 @@ impl WaitQueue {
         self.length - self.watchers - self.producers
     }
 
+    /// Returns whether a consumer waits for a task of one tube.
+    pub(super) fn has_choosy(&self) -> bool {
+        self.choosy > 0
+    }
+
     /// Updates the numbers for a process that joins or leaves.
     pub(super) fn count(&mut self, want: Want, change: impl Fn(u32) -> u32) {
         self.length = change(self.length);

@@ -22,4 +22,13 @@ impl WakeToken {
     pub fn is_nudge(self) -> bool {
         self.number == 0
     }
+
+    pub fn names_tube(self) -> bool {
+        self.offer.tube.is_some()
+    }
+
+    /// Returns whether the wake-up is for tasks of this tube.
+    pub fn is_for(self, tube: Option<u64>) -> bool {
+        self.offer.tube == tube
+    }
 }

@@ -1,5 +1,6 @@
 //! Feature tube: which task wakes which consumer, and labels of several types. pg_regress tests takes of one session.
 
+use crate::utube::without_worker;
 use xqueue_tests::*;
 
 /// The ways in which task 5, which the session has taken, becomes ready again.
@@ -92,6 +93,27 @@ fn a_put_wakes_the_first_consumer_that_wants_it_and_no_other() {
     assert!(!a3.finished());
     q.sql("COMMIT PREPARED '{q}'");
     let _fourth = gets(a3, 7);
+}
+
+/// The first consumer is woken for task 2 and takes task 1, which no other consumer wants.
+#[test]
+fn a_consumer_that_takes_from_another_tube_passes_its_wake_up_on() {
+    alone();
+    for (feature, take) in [
+        ("tube", "SELECT xqueue.take('{q}', '15 s')"),
+        ("tube", "CALL xqueue.next('{q}', '15 s', NULL, NULL)"),
+        ("utube", "SELECT xqueue.take('{q}', '15 s')"),
+    ] {
+        println!("{feature}, {take}");
+        let options = json!({"features": {feature: true, "priority": true}});
+        let mut q = Queue::with("tube", COLUMNS, &options);
+        let _stopped = without_worker(&mut q);
+        let any = Waiter::waiting(&mut q, take);
+        let x = waiter(&mut q, "x");
+        q.sql("INSERT INTO {q} (id, tube, priority) VALUES (2, 'x', 5), (1, 'y', 1)");
+        let _first = gets(any, 1);
+        let _second = gets(x, 2);
+    }
 }
 
 #[test]

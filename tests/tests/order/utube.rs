@@ -227,7 +227,7 @@ fn waits_for_hidden_tasks_end_at_their_timeouts() {
 }
 
 /// The worker would wake consumers that wait for a task that is ready.
-fn without_worker(q: &mut Queue) -> Stopped {
+pub fn without_worker(q: &mut Queue) -> Stopped {
     q.assert_exact();
     Stopped::worker(&mut q.admin)
 }
