@@ -49,6 +49,12 @@ pub fn has_fixed_snapshot() -> bool {
     unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
 }
 
+/// Returns whether the server looks for conflicts between this transaction and other serializable ones.
+pub fn is_serializable() -> bool {
+    // SAFETY: reads a backend variable.
+    unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_SERIALIZABLE as i32 }
+}
+
 /// Returns whether this process is inside a transaction.
 pub fn is_open() -> bool {
     // SAFETY: reads a backend variable.

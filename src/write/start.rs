@@ -19,7 +19,7 @@ pub fn groups(queue: &Queue, arguments: &Arguments) -> Vec<Group> {
     let at_once = vec![Group::Ready { tube, priority: None }];
     // The transaction's own tasks are found regardless of their priority.
     let is_marked = queue.order.is_some() && (tube.is_none() || queue.tells_tubes);
-    if !queue.by_priority || !is_marked || has_own(queue) || is_redefined(queue) {
+    if !queue.by_priority || !is_marked || has_own(queue) || searches_all(queue) {
         return at_once;
     }
     let room = Vec::with_capacity(priorities::LIMIT);
@@ -45,10 +45,11 @@ pub fn groups(queue: &Queue, arguments: &Arguments) -> Vec<Group> {
     }
 }
 
-/// Returns whether shared memory has positions of another order than this transaction, or has not learned of all its
-/// tasks.
-pub fn is_redefined(queue: &Queue) -> bool {
-    transaction::has_redefined(queue.slot)
+/// Returns whether the transaction must not use shared memory to narrow its search: shared memory has positions of
+/// another order, or has not learned of all the transaction's tasks. For a serializable transaction, the server only sees
+/// conflicts in the rows and pages that the search reads.
+pub fn searches_all(queue: &Queue) -> bool {
+    transaction::has_redefined(queue.slot) || xact::is_serializable()
 }
 
 /// Returns whether the open transaction has made tasks ready.
@@ -65,7 +66,7 @@ pub fn start(queue: &Queue, group: Group, arguments: &mut Arguments, tasks: u32)
 }
 
 fn from(queue: &Queue, group: Group, arguments: &Arguments, tasks: u32) -> Option<Position> {
-    queue.order.filter(|_| !is_redefined(queue))?;
+    queue.order.filter(|_| !searches_all(queue))?;
     if queue.by_priority && matches!(group, Group::Ready { priority: None, .. }) {
         return None;
     }
@@ -104,7 +105,7 @@ fn begin_at(queue: &Queue, group: Group, from: Position, arguments: &mut Argumen
 fn may_raise(queue: &Queue, tasks: TaskKind) -> bool {
     !xact::has_fixed_snapshot()
         && !transaction::hides(queue.slot, tasks)
-        && !is_redefined(queue)
+        && !searches_all(queue)
         && !queue.may_be_changing()
 }
 

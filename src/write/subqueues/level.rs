@@ -62,7 +62,7 @@ impl Take<'_> {
         }
         if taken < count {
             let is_complete = subqueues::begin_scan(slot).is_none();
-            taken += match is_complete && !start::is_redefined(self.queue) {
+            taken += match is_complete && !start::searches_all(self.queue) {
                 true => self.take_from_own(spi, count - taken, see)?,
                 false => self.take_in_turns(spi, count - taken, see)?,
             };

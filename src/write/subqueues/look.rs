@@ -57,8 +57,8 @@ impl Take<'_> {
         // The transaction can hold the sub-queue only through a task that it has acked, which shared memory no longer
         // knows. Then other takes search there too.
         let is_alone = before.claimed || subqueues::is_busy(slot, subqueue);
-        let is_redefined = start::is_redefined(self.queue);
-        let mark = match is_alone && !is_redefined {
+        let searches_all = start::searches_all(self.queue);
+        let mark = match is_alone && !searches_all {
             true => subqueues::begin_look(slot, subqueue).min(before.least),
             false => FIRST,
         };
@@ -68,7 +68,7 @@ impl Take<'_> {
         // Tasks that are gone only for this transaction return with a rollback, and a fixed snapshot does not show
         // tasks that others have put since.
         let sees_all = is_alone
-            && !is_redefined
+            && !searches_all
             && !before.lost
             && !xact::has_fixed_snapshot()
             && !self.queue.may_be_changing();

@@ -23,9 +23,9 @@ impl Take<'_> {
     /// Fills an incomplete ring until it has a sub-queue besides the `vain` ones that the take has already tried.
     pub(super) fn find_subqueues(&self, spi: &Spi, search: &mut Search, vain: u32) {
         let slot = self.queue.slot;
-        let is_redefined = start::is_redefined(self.queue);
+        let searches_all = start::searches_all(self.queue);
         // The ring lists the sub-queues that the queue had before this transaction.
-        let anew = is_redefined.then_some(Scan { from: i64::MIN, invalidations: 0 });
+        let anew = searches_all.then_some(Scan { from: i64::MIN, invalidations: 0 });
         let begin = || anew.or_else(|| subqueues::begin_scan(slot));
         let mut part = search.part.take().or_else(begin);
         if part.is_none() || search.ends >= ENDS {
@@ -36,7 +36,7 @@ impl Take<'_> {
         // completes a ring.
         let pending = transaction::pending_subqueues(slot);
         let sees_part = xact::has_fixed_snapshot()
-            || is_redefined
+            || searches_all
             || pending.more
             || self.queue.has_row_security
             || self.queue.may_be_changing();
@@ -80,8 +80,8 @@ impl Take<'_> {
             return;
         }
         let pending = transaction::pending_subqueues(slot);
-        let is_redefined = start::is_redefined(self.queue);
-        if is_redefined
+        let searches_all = start::searches_all(self.queue);
+        if searches_all
             || xact::has_fixed_snapshot()
             || pending.more
             || self.queue.may_be_changing()
