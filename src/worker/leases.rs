@@ -15,10 +15,11 @@ use crate::parts::leases::departed::{DepartedSession, HeldLeases};
 use crate::parts::leases::{sessions, store};
 use crate::server::types::Uuid;
 use crate::server::{time, xact};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use xqueue_core::pause::{Limits, Pause};
 
-/// Retry delay after lock contention or failure.
-const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// First pause before the work is tried again, and the longest. Only failures make it longer, not rows that are locked.
+const RETRY_PAUSES: Limits = (Duration::from_millis(50), Duration::from_secs(60));
 
 /// The sessions that had connections at a moment.
 pub struct Attached {
@@ -51,7 +52,7 @@ pub struct Leases {
     compares: bool,
     /// When the lease of the next session ends.
     end: Option<i64>,
-    retry_at: Option<Instant>,
+    retry: Pause,
 }
 
 impl Leases {
@@ -81,31 +82,37 @@ impl Leases {
 
     /// Returns the time until the next scheduled work; None means wait for a signal.
     pub fn left(&self) -> Option<Duration> {
-        match self.retry_at {
-            Some(at) => Some(at.saturating_duration_since(Instant::now())),
-            None => self.end.map(time::until),
+        match self.retry {
+            Pause::NONE => self.end.map(time::until),
+            retry => Some(retry.left(time::now())),
         }
     }
 
     /// Returns whether the table of sessions holds all remaining work.
     pub fn is_settled(&self) -> bool {
-        self.retry_at.is_none() && self.left.is_empty() && !self.compares
+        self.retry == Pause::NONE && self.left.is_empty() && !self.compares
     }
 
     fn look(&mut self, attached: &Attached) -> Vec<Uuid> {
-        if self.retry_at.is_some_and(|at| Instant::now() < at) {
+        if !self.retry.is_over(time::now()) {
             return vec![];
         }
         let looked = xact::try_in_transaction(|| match store::try_lock() {
             true => Some(look(&self.left, attached, self.compares).or_raise()),
             false => None,
         });
-        let looked = looked.unwrap_or_else(|failure| {
-            failure.warn("look after sessions");
-            None
-        });
-        let has_locked = looked.as_ref().is_none_or(|look| !look.locked.is_empty());
-        self.retry_at = has_locked.then(|| Instant::now() + RETRY_PAUSE);
+        let looked = match looked {
+            Ok(looked) => looked,
+            Err(failure) => {
+                failure.warn("look after sessions");
+                self.retry.begin(time::now(), RETRY_PAUSES);
+                return vec![];
+            }
+        };
+        self.retry = Pause::NONE;
+        if looked.as_ref().is_none_or(|look| !look.locked.is_empty()) {
+            self.retry.begin(time::now(), RETRY_PAUSES);
+        }
         let Some(look) = looked else { return vec![] };
         (self.left, self.compares, self.end) = (look.locked, false, look.end);
         look.ended

@@ -1,6 +1,7 @@
 //! Sessions that end while a transaction takes tasks for them, or while a connection asks to join them.
 
 use super::*;
+use std::time::{Duration, Instant};
 
 /// Creates a queue in its own database, in which nothing else makes the worker scan all taken tasks. It has two tasks.
 /// The second connection has taken the first of them.
@@ -139,4 +140,24 @@ fn a_session_that_a_connection_fails_to_join() {
         q.sql("ROLLBACK PREPARED '{q}'");
         q.wait_for("ready", 2);
     }
+}
+
+/// Ends of sessions that cannot be recorded are tried again after pauses that double from 50 ms on.
+#[test]
+fn failing_ends_are_tried_more_and_more_seldom() {
+    const FAILURES: u32 = 6;
+    let server = Cluster::new("");
+    let (mut admin, mut left) = (server.client(), server.client());
+    left.run("SELECT xqueue.identify(grace => '1 ms')");
+    admin.run("ALTER TABLE xqueue.session ADD CONSTRAINT never CHECK (false) NOT VALID");
+    let begin = Instant::now();
+    drop(left);
+    let failures = || server.log().matches("cannot look after sessions").count() as u32;
+    wait_until("the end fails", || failures() >= FAILURES);
+    let least = Duration::from_millis(50) * (2u32.pow(FAILURES - 1) - 1);
+    assert!(begin.elapsed() >= least, "{} failures in {:?}", failures(), begin.elapsed());
+    admin.run("ALTER TABLE xqueue.session DROP CONSTRAINT never");
+    wait_until("the session ends", || {
+        scalar(&mut admin, "SELECT NOT EXISTS (SELECT FROM xqueue.session)", &[])
+    });
 }
