@@ -178,8 +178,10 @@ SELECT s.uuid AS session,
 FROM xqueue.session s
      LEFT JOIN (SELECT (c->>'session')::uuid AS uuid, array_agg((c->>'pid')::integer ORDER BY (c->>'pid')::integer) AS pids
                 FROM xqueue_internal.session_connections() AS c GROUP BY 1) AS attached USING (uuid)
-WHERE pg_catalog.pg_has_role(s.role, 'MEMBER');
-COMMENT ON VIEW xqueue.sessions IS 'Identified sessions of roles that you are a member of, with the processes attached to each.';
+-- Since 16 there are members that neither inherit a role's privileges nor can set it.
+WHERE pg_catalog.pg_has_role(s.role, CASE WHEN pg_catalog.current_setting('server_version_num')::integer < 160000
+                                          THEN 'MEMBER' ELSE 'USAGE, SET' END);
+COMMENT ON VIEW xqueue.sessions IS 'Identified sessions of roles that you can act as, with the processes attached to each.';
 COMMENT ON COLUMN xqueue.sessions.session IS 'Identifies the session, as in the owner column of its tasks.';
 COMMENT ON COLUMN xqueue.sessions.role IS 'Role that opened the session.';
 COMMENT ON COLUMN xqueue.sessions.grace IS 'How long the session lives without a connection.';

@@ -361,7 +361,7 @@ fn renew(uuid: Uuid, known: &Known) -> Result<()> {
 }
 
 fn require_member(role: Oid, uuid: Uuid) -> Result<()> {
-    match user::is_member(user::current(), role) {
+    match user::may_act_as(user::current(), role) {
         true => Ok(()),
         false => Err(session::denied(uuid)
             .hint("Only members of the role that has opened a session may join it.")),
@@ -381,7 +381,7 @@ fn session_connections_impl(call: &Call) -> Result<Option<Value<'_>>> {
     session::require_loaded()?;
     let output = Output::open(call);
     for (uuid, pid, role) in sessions::attached() {
-        if user::is_member(user::current(), Oid::from(role)) {
+        if user::may_act_as(user::current(), Oid::from(role)) {
             output
                 .push(jsonb::from_value(&json!({ "session": types::uuid_text(uuid), "pid": pid })));
         }

@@ -39,15 +39,23 @@ pub fn become_session_of(role: Oid) {
     }
 }
 
-/// Returns whether a role is a member of another, or that role itself.
-pub fn is_member(member: Oid, role: Oid) -> bool {
-    // SAFETY: a lookup.
-    unsafe { pg_sys::is_member_of_role(member, role) }
+/// Returns whether a role can act as another: it has the other's privileges, or can set its role. Since 16 there are
+/// members that can do neither.
+pub fn may_act_as(member: Oid, role: Oid) -> bool {
+    // SAFETY: lookups.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        return pg_sys::is_member_of_role(member, role);
+        #[cfg(not(feature = "pg15"))]
+        return pg_sys::has_privs_of_role(member, role)
+            || pg_sys::member_can_set_role(member, role);
+    }
 }
 
-/// Returns whether a role is a superuser: only superusers are members of every role, even of one that does not exist.
+/// Returns whether a role is a superuser.
 pub fn is_superuser(role: Oid) -> bool {
-    is_member(role, Oid::INVALID)
+    // SAFETY: a lookup.
+    unsafe { pg_sys::superuser_arg(role) }
 }
 
 /// The origin of the privileges of the running code.

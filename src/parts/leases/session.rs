@@ -119,7 +119,7 @@ fn check(part: Part, session: OwnSession, role: Oid) -> Result<OwnSession> {
     {
         session.role = login;
     }
-    if !(is_own && session.role == login || user::is_member(role, session.role)) {
+    if !(is_own && session.role == login || user::may_act_as(role, session.role)) {
         return Err(denied(session.uuid).hint(
             "The connection has come to this session as another role: RESET ROLE, or DISCARD ALL, which leaves it.",
         ));

@@ -176,7 +176,7 @@ pub fn is_identified(uuid: Uuid) -> bool {
 /// Returns whether the current role is allowed to see a session's identifier, because it could join the session.
 pub fn is_open_to_current_role(uuid: Uuid) -> bool {
     let known = find(uuid);
-    known.is_some_and(|known| user::is_member(user::current(), known.role))
+    known.is_some_and(|known| user::may_act_as(user::current(), known.role))
 }
 
 /// Returns the uuids that are identified sessions.

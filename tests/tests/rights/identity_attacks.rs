@@ -292,6 +292,36 @@ fn roles_that_share_a_connection() {
     shared.run("SELECT xqueue.identify(grace => '0')");
 }
 
+/// Since 16 a member may have neither the privileges of the role nor the right to set it.
+#[test]
+fn a_member_that_cannot_act_as_the_role() {
+    let [app, member] = [(); 2].map(|()| Role::create());
+    let mut admin = connect();
+    if scalar::<i32>(&mut admin, "SELECT current_setting('server_version_num')::int", &[]) < 160000
+    {
+        return;
+    }
+    let session = open(&mut app.client());
+    let mut c = member.client();
+    let seen = "SELECT count(*) FROM xqueue.sessions";
+    for (options, may) in [
+        ("INHERIT FALSE, SET FALSE", false),
+        ("INHERIT TRUE, SET FALSE", true),
+        ("INHERIT FALSE, SET TRUE", true),
+    ] {
+        admin.run(&format!("GRANT {} TO {} WITH {options}", app.name, member.name));
+        assert_eq!(scalar::<i64>(&mut c, seen, &[]), i64::from(may), "{options}");
+        let join = format!("SELECT xqueue.identify('{session}')");
+        match may {
+            true => c.run(&join),
+            false => {
+                expect_error(&mut c, &join, "42501", "permission denied for session");
+            }
+        }
+    }
+    app.client().run(&format!("SELECT xqueue.identify('{session}', grace => '0')"));
+}
+
 /// A connection that joins and keeps a session does not become its owner.
 #[test]
 fn a_session_stays_its_openers() {
