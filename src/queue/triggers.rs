@@ -7,9 +7,7 @@ use crate::server::trigger::{Condition, Event, Present, Timing, kind};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 use std::ffi::CStr;
-use xqueue_core::statement::{
-    ARRIVAL, FORMER_ARRIVAL, TRACKING_TRIGGERS, TRIGGERS, Table, UPDATE_TRIGGER,
-};
+use xqueue_core::statement::{ARRIVAL, TRACKING_TRIGGERS, TRIGGERS, Table, UPDATE_TRIGGER};
 
 /// The changes of a table that its triggers report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +109,7 @@ pub fn is_right(trigger: &Present, relation: &Relation, sql: &Table) -> bool {
 /// Returns the function of the queue's trigger with this name, and when it fires.
 fn wanted(name: &str) -> Option<(Option<Oid>, i16)> {
     let (function, timing, event): (&CStr, _, _) = match name {
-        ARRIVAL | FORMER_ARRIVAL => (c"row_arrives", Timing::BeforeInsertRow, Event::Insert),
+        ARRIVAL => (c"row_arrives", Timing::BeforeInsertRow, Event::Insert),
         "xqueue_delete" => (c"row_changed", Timing::AfterRow, Event::Delete),
         "xqueue_insert" => (c"row_changed", Timing::AfterRow, Event::Insert),
         "xqueue_truncate" => (c"truncated", Timing::AfterTruncate, Event::Truncate),

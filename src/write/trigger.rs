@@ -13,7 +13,7 @@ use crate::{parts, sql_functions, transaction};
 use pgrx::PgSqlErrorCode;
 use xqueue_core::change::{CallKind, Counts, StateAndTube, event};
 use xqueue_core::field::Field;
-use xqueue_core::statement::{ARRIVAL, FORMER_ARRIVAL, TRACKING_TRIGGERS};
+use xqueue_core::statement::{ARRIVAL, TRACKING_TRIGGERS};
 use xqueue_core::status::Status;
 
 sql_functions! {
@@ -123,7 +123,7 @@ fn call_hook(hook: &str, row: &Tuple, event: &str, queue: &Queue) -> Result<()> 
 /// waiting; a task without an expiry gets the default one.
 fn row_arrives_impl(call: &FunctionCall) -> Result<Option<Value<'_>>> {
     let firing = Firing::of(call, Timing::BeforeInsertRow)?;
-    if !acts(&firing, &[ARRIVAL, FORMER_ARRIVAL]) {
+    if !acts(&firing, &[ARRIVAL]) {
         return Ok(firing.unchanged());
     }
     let Some(queue) = queue::find(firing.table())? else { return Ok(firing.unchanged()) };

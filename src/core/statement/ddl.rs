@@ -175,15 +175,13 @@ fn in_sql(name: &str) -> String {
 /// The trigger that sets the status of new rows. Triggers fire in the order of their names, so this one sees the values
 /// set by user triggers.
 pub const ARRIVAL: &str = "~xqueue_arrive";
-/// Former name of this trigger, which `upgrade` drops.
-pub const FORMER_ARRIVAL: &str = "xqueue_arrive";
 
 /// The trigger with a condition.
 pub const UPDATE_TRIGGER: &str = "xqueue_update";
 
 /// Names of all triggers that a queue can have.
-pub const TRIGGERS: [&str; 6] =
-    [FORMER_ARRIVAL, "xqueue_delete", "xqueue_insert", "xqueue_truncate", UPDATE_TRIGGER, ARRIVAL];
+pub const TRIGGERS: [&str; 5] =
+    ["xqueue_delete", "xqueue_insert", "xqueue_truncate", UPDATE_TRIGGER, ARRIVAL];
 
 /// The triggers that report changes of tasks.
 pub const TRACKING_TRIGGERS: [&str; 4] =
@@ -199,7 +197,7 @@ mod tests {
     #[test]
     fn every_trigger_has_a_known_name_and_fires_always() {
         let names: Vec<_> = table(ALL).triggers().into_iter().map(|(name, _)| name).collect();
-        assert!(TRIGGERS.iter().all(|name| *name == FORMER_ARRIVAL || names.contains(name)));
+        assert!(TRIGGERS.iter().all(|name| names.contains(name)));
         for (name, statements) in table("{}").triggers() {
             assert!(TRIGGERS.contains(&name));
             assert!(statements[1].contains("ENABLE ALWAYS TRIGGER"), "{statements:?}");

@@ -21,7 +21,7 @@ mod tests;
 mod within;
 
 pub use change::{Change, MORTAL};
-pub use ddl::{ARRIVAL, FORMER_ARRIVAL, TRACKING_TRIGGERS, TRIGGERS, UPDATE_TRIGGER};
+pub use ddl::{ARRIVAL, TRACKING_TRIGGERS, TRIGGERS, UPDATE_TRIGGER};
 pub use index::Index;
 pub use put::{Put, Source, Update};
 pub use step::{Step, Verb};
