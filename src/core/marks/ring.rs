@@ -91,6 +91,8 @@ pub struct State {
     has_left_out: bool,
     /// Number of candidates that the ring has yet to hand out to be worth its cuts.
     owed: u32,
+    /// It has been refilled since the last cut that counts.
+    is_refilled: bool,
     /// Transactions whose locked rows takes have skipped; 0: unused.
     lockers: [u32; LOCKERS],
 }
@@ -119,6 +121,7 @@ impl Default for State {
             is_exhausted: false,
             has_left_out: false,
             owed: 0,
+            is_refilled: false,
             lockers: [0; LOCKERS],
         }
     }
@@ -252,7 +255,7 @@ impl CandidateRing<'_> {
         if !self.state.is_being_refilled || self.state.refill != refill.number {
             return;
         }
-        self.state.is_being_refilled = false;
+        (self.state.is_being_refilled, self.state.is_refilled) = (false, true);
         if refill.from == FIRST {
             let since = self.state.refilled_since;
             (self.state.begun, self.state.reading) = (now, now.saturating_sub(since).max(1));
@@ -287,7 +290,10 @@ impl CandidateRing<'_> {
             self.state.count -= 1;
         }
         self.state.end = position;
-        self.state.owed = (self.state.owed + PER_CUT).min(DEBT + 1);
+        // Further cuts before the next refill cost nothing.
+        if std::mem::take(&mut self.state.is_refilled) {
+            self.state.owed = (self.state.owed + PER_CUT).min(DEBT + 1);
+        }
     }
 
     fn last(&self) -> Option<&Candidate> {

@@ -164,24 +164,29 @@ fn locks_in_the_way_are_told_until_they_are_too_many() {
 
 #[test]
 fn a_ring_that_is_cut_too_often_pauses() {
-    let cuts_until_pause = |per_cut| {
-        let mut ring = filled(1..=190);
-        let pauses = |cut: &u128| {
-            ring.lower(Group::ALL, 191 - cut);
-            (0..per_cut).any(|_| next(&mut ring, 8).is_none())
-        };
-        (1..=20).find(pauses)
+    // Refills the ring, takes some candidates and cuts it. Returns whether the ring pauses.
+    let turn = |ring: &mut Own, handed_out: usize, now| {
+        let Some(refill) = ring.hand_out(now).refill else { return true };
+        ring.end_refill(&refill, &candidates(10..20), now);
+        (0..handed_out).for_each(|_| assert!(next(ring, now).is_some()));
+        ring.lower(Group::ALL, 10);
+        false
     };
-    assert_eq!([1, 4, 8].map(cuts_until_pause), [Some(10), Some(16), None]);
+    let pauses_in = |handed_out| {
+        let mut ring = Own::default();
+        (1..=20).find(|_| turn(&mut ring, handed_out, 8))
+    };
+    assert_eq!([0, 4, 8].map(pauses_in), [Some(10), Some(17), None]);
+
+    let mut ring = Own::default();
+    while !turn(&mut ring, 0, 8) {}
+    assert!(turn(&mut ring, 0, 7 + PAUSED_FOR));
+    assert!(!turn(&mut ring, 0, 8 + PAUSED_FOR));
+    assert!(turn(&mut ring, 0, 8 + PAUSED_FOR), "it has earned nothing since");
 
     let mut ring = filled(1..=190);
-    (1..=9).for_each(|cut| ring.lower(Group::ALL, 191 - cut));
-    assert_eq!(ring.hand_out(8), Handed::default());
-    assert_eq!(ring.hand_out(7 + PAUSED_FOR), Handed::default());
-    let refill = ring.hand_out(8 + PAUSED_FOR).refill.unwrap();
-    ring.end_refill(&refill, &candidates([5, 7]), 8 + PAUSED_FOR);
-    ring.lower(Group::ALL, 6);
-    assert_eq!(ring.hand_out(9 + PAUSED_FOR), Handed::default(), "it has paid nothing back");
+    (1..=20).for_each(|cut| ring.lower(Group::ALL, 191 - cut));
+    assert_eq!(next(&mut ring, 8), Some(1), "cuts without a refill between them count as one");
 }
 
 #[test]
