@@ -178,7 +178,7 @@ SELECT s.uuid AS session,
 FROM xqueue.session s
      LEFT JOIN (SELECT (c->>'session')::uuid AS uuid, array_agg((c->>'pid')::integer ORDER BY (c->>'pid')::integer) AS pids
                 FROM xqueue_internal.session_connections() AS c GROUP BY 1) AS attached USING (uuid)
--- Since 16 there are members that neither inherit a role's privileges nor can set it.
+-- Since 16 there are members that neither inherit a role's privileges nor can SET ROLE to it.
 WHERE pg_catalog.pg_has_role(s.role, CASE WHEN pg_catalog.current_setting('server_version_num')::integer < 160000
                                           THEN 'MEMBER' ELSE 'USAGE, SET' END);
 COMMENT ON VIEW xqueue.sessions IS 'Identified sessions of roles that you can act as, with the processes attached to each.';

@@ -39,23 +39,22 @@ pub fn become_session_of(role: Oid) {
     }
 }
 
-/// Returns whether a role can act as another: it has the other's privileges, or can set its role. Since 16 there are
+/// Returns whether a role can act as another: it has the other's privileges, or can SET ROLE to it. Since 16 there are
 /// members that can do neither.
 pub fn may_act_as(member: Oid, role: Oid) -> bool {
     // SAFETY: lookups.
     unsafe {
         #[cfg(feature = "pg15")]
         return pg_sys::is_member_of_role(member, role);
-        #[cfg(not(feature = "pg15"))]
+        #[cfg(any(feature = "pg16", feature = "pg17", feature = "pg18"))]
         return pg_sys::has_privs_of_role(member, role)
             || pg_sys::member_can_set_role(member, role);
     }
 }
 
-/// Returns whether a role is a superuser.
+/// Returns whether a role is a superuser: only superusers can act as every role, even as one that does not exist.
 pub fn is_superuser(role: Oid) -> bool {
-    // SAFETY: a lookup.
-    unsafe { pg_sys::superuser_arg(role) }
+    may_act_as(role, Oid::INVALID)
 }
 
 /// The origin of the privileges of the running code.

@@ -172,7 +172,7 @@ fn open_own(role: Oid) -> Result<OwnSession> {
     Ok(session)
 }
 
-/// Joins an identified session of a role that the current role is a member of, permanently or until the end of the
+/// Joins an identified session of a role that the current role can act as, permanently or until the end of the
 /// transaction. The session joined before as the same `part` is left.
 pub fn join(part: Part, uuid: Uuid, role: Oid) {
     prepare();
