@@ -45,14 +45,17 @@ pub fn next_id() -> u64 {
 
 /// Returns whether every statement of this transaction uses the same snapshot.
 pub fn has_fixed_snapshot() -> bool {
-    // SAFETY: reads a backend variable.
-    unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
+    isolation() >= pg_sys::XACT_REPEATABLE_READ
 }
 
 /// Returns whether the server looks for conflicts between this transaction and other serializable ones.
 pub fn is_serializable() -> bool {
+    isolation() >= pg_sys::XACT_SERIALIZABLE
+}
+
+fn isolation() -> u32 {
     // SAFETY: reads a backend variable.
-    unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_SERIALIZABLE as i32 }
+    unsafe { pg_sys::XactIsoLevel as u32 }
 }
 
 /// Returns whether this process is inside a transaction.

@@ -4,6 +4,7 @@
 use crate::error::Result;
 use crate::parts::subqueues;
 use crate::server::spi::{Rows, Spi};
+use crate::server::xact;
 use crate::transaction;
 use crate::write::start;
 use crate::write::subqueues::{Found, Take, claim, give_back};
@@ -30,7 +31,10 @@ impl Take<'_> {
         see: &mut impl FnMut(&Rows) -> Result<()>,
     ) -> Result<usize> {
         let slot = self.queue.slot;
-        self.complete_ring(spi);
+        match xact::is_serializable() {
+            true => self.read_all(spi),
+            false => self.complete_ring(spi),
+        }
         let mut own = self.own_subqueues(spi);
         let mut corrections = CORRECTIONS;
         // Sub-queues that stay claimed do not return to the ring.

@@ -71,6 +71,19 @@ impl Take<'_> {
         search.looks = 0;
     }
 
+    /// Offers all sub-queues that the transaction sees. For a serializable transaction the server only knows conflicts with
+    /// what was read, and a sub-queue that was not read can have a more urgent task.
+    pub(super) fn read_all(&self, spi: &Spi) {
+        let mut from = Some(i64::MIN);
+        while let Some(start) = from {
+            let (found, next) = subqueues_from(spi, self.queue, start);
+            for Takeable { subqueue, level } in found {
+                subqueues::offer(self.queue.slot, subqueue, level);
+            }
+            from = next;
+        }
+    }
+
     /// Completes the ring, so that the least level is known. If that is impossible, because of the snapshot or for lack
     /// of room, the order is that of the known sub-queues.
     pub(super) fn complete_ring(&self, spi: &Spi) {
