@@ -18,7 +18,7 @@ use crate::server::{time, xact};
 use std::time::Duration;
 use xqueue_core::pause::{Limits, Pause};
 
-/// First pause before the work is tried again, and the longest. Only failures make it longer, not rows that are locked.
+/// First pause before the work is tried again, and the longest. Only failures make it longer, not locks.
 const RETRY_PAUSES: Limits = (Duration::from_millis(50), Duration::from_secs(60));
 
 /// The sessions that had connections at a moment.
