@@ -11,8 +11,9 @@
 //!    visible too late for the first holder's check. So an unsuccessful check does not use up its token if there was a
 //!    wake-up since it began. The consumer checks again with the token, or passes it on if it has received another one
 //!    meanwhile.
-//! 3. A consumer of any task can take a task of another tube than the one that it was woken for, and that task can have
-//!    found no consumer. If consumers of single tubes wait, the token goes on.
+//! 3. A consumer of any task can take a task of another tube than the one that it was woken for, and nobody else was
+//!    possibly woken for its own. If consumers of single tubes wait, its token goes on. A consumer of one tube that comes
+//!    too late for its task wakes a consumer of any task: another task can be left.
 //!    [`a_consumer_that_takes_from_another_tube_passes_its_wake_up_on` in tests/tests/order/tubes.rs]
 
 use crate::parts::schedule::NEVER;
@@ -44,7 +45,7 @@ impl Waiters<'_> {
     /// not find. Otherwise all consumers find the same tasks, and the first in the wait queue is next.
     pub fn hand_on(&mut self, token: WakeToken, by_caller: bool) {
         match by_caller {
-            true => self.pass_on(token),
+            true => self.pass_on(token, |want| want.accepts(token.offer)),
             false => self.wake(1, token.offer),
         }
     }
@@ -52,11 +53,13 @@ impl Waiters<'_> {
     /// Offers a task of a sub-queue to the next consumer whose check began before the last wake-up.
     pub fn offer_again(&mut self, subqueue: u64) {
         let offer = Offer { tube: Some(subqueue) };
-        self.pass_on(WakeToken { offer, number: self.slot.waiters.wakes });
+        let token = WakeToken { offer, number: self.slot.waiters.wakes };
+        self.pass_on(token, |want| want.accepts(offer));
     }
 
-    /// Passes a token on to the next consumer whose check began before the last wake-up, unless nothing is ready.
-    fn pass_on(&mut self, token: WakeToken) {
+    /// Passes a token on to the next of these consumers whose check began before the last wake-up, unless nothing is
+    /// ready.
+    fn pass_on(&mut self, token: WakeToken, is_for: impl Fn(Want) -> bool) {
         let is_empty =
             self.slot.counters.is_exact() && self.slot.counters.tasks[Status::Ready as usize] == 0;
         if is_empty || token.is_nudge() {
@@ -65,7 +68,7 @@ impl Waiters<'_> {
         let token = WakeToken { number: self.slot.waiters.wakes, ..token };
         let mut link = self.slot.waiters.head;
         while let Some(&mut Entry { next, want, seen, .. }) = self.standing(link) {
-            if want.accepts(token.offer) && seen < token.number {
+            if is_for(want) && seen < token.number {
                 return self.notify(link - 1, token);
             }
             link = next;
@@ -76,14 +79,22 @@ impl Waiters<'_> {
     /// tasks that it did not find.
     pub fn end_look(&mut self, token: Option<WakeToken>, by_caller: bool) -> LookEnd {
         let wakes = self.slot.waiters.wakes;
+        let mut is_choosy = false;
         let has_changed = self.own_entry().is_some_and(|entry| {
+            is_choosy = entry.want != Want::Any;
             entry.by_caller = by_caller;
             std::mem::replace(&mut entry.seen, wakes) != wakes
         });
         let looks_again = has_changed && !own().woken.load(Ordering::Relaxed);
         let kept = token.filter(|_| looks_again && !by_caller);
-        if let Some(token) = token.filter(|_| by_caller || has_changed && !looks_again) {
-            self.pass_on(token);
+        match token {
+            Some(token) if by_caller || has_changed && !looks_again => {
+                self.pass_on(token, |want| want.accepts(token.offer));
+            }
+            Some(token) if is_choosy && !has_changed => {
+                self.pass_on(token, |want| want == Want::Any);
+            }
+            _ => {}
         }
         LookEnd { has_changed, looks_again, kept }
     }

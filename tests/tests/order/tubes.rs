@@ -116,6 +116,23 @@ fn a_consumer_that_takes_from_another_tube_passes_its_wake_up_on() {
     }
 }
 
+/// The consumer that wants task 1 comes too late for it, because one of any task has taken it.
+#[test]
+fn a_consumer_that_comes_too_late_passes_its_wake_up_on() {
+    alone();
+    let options = json!({"features": {"tube": true, "priority": true}});
+    let mut q = Queue::with("tube", COLUMNS, &options);
+    let _worker = without_worker(&mut q);
+    let y = waiter(&mut q, "y");
+    let (first, second) = (Waiter::take(&mut q), Waiter::take(&mut q));
+    let stopped = Stopped::backend(y.pid);
+    q.sql("INSERT INTO {q} (id, tube, priority) VALUES (2, 'x', 5), (1, 'y', 1)");
+    let _first = gets(first, 1);
+    drop(stopped);
+    let _second = gets(second, 2);
+    y.cancel(&mut q.admin);
+}
+
 #[test]
 fn a_consumer_is_woken_by_every_way_in_which_a_task_of_its_tube_becomes_ready() {
     for ready in COMES_BACK {
