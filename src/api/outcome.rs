@@ -231,7 +231,7 @@ fn look(queue: &Queue, key: &Key) -> Sight {
         if rows.is_empty() {
             return Sight::Gone;
         }
-        match queue.status_named(&rows.text(0, 1).unwrap_or_default()) {
+        match queue.status_read(rows.value(0, 1)) {
             Some(Status::Buried) => Sight::Outcome(Outcome::Buried),
             Some(Status::Done | Status::Zombie) => Sight::Outcome(Outcome::Acked),
             Some(Status::Ready | Status::Taken | Status::Waiting) | None => Sight::Open,

@@ -102,7 +102,7 @@ impl FoundTask {
         let rows = queue.run(spi, &Statement::Holder, arguments);
         (!rows.is_empty()).then(|| FoundTask {
             task: queue::key_text(key),
-            status: queue.status_named(&rows.text(0, 1).unwrap_or_default()),
+            status: queue.status_read(rows.value(0, 1)),
             owner: rows.value(0, 2).map(owner::holder).filter(|owner| *owner != NOBODY),
             attempts: rows.value(0, 3).map(|count| count.to_integer()),
         })

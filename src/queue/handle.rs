@@ -318,13 +318,6 @@ impl Queue {
         self.status.read(value)
     }
 
-    /// Returns the state that a text stands for.
-    pub fn status_named(&self, text: &str) -> Option<Status> {
-        // PostgreSQL pads char(n) with blanks.
-        let text = text.trim_end();
-        Status::ALL.into_iter().find(|status| self.definition.options.label(*status) == text)
-    }
-
     /// Returns the value of the status column that stands for a state.
     pub fn status_value(&self, status: Status) -> Result<Value<'static>> {
         self.status.write(status, &self.definition.options)

@@ -17,11 +17,7 @@ impl Table {
             Some(attempts) => format!("task.{attempts}::pg_catalog.int8"),
             None => "NULL::pg_catalog.int8".into(),
         };
-        self.look(&format!(
-            "task.{}::pg_catalog.text, task.{}, {attempts}",
-            self.status(),
-            self.field(Field::Owner)
-        ))
+        self.look(&format!("task.{}, task.{}, {attempts}", self.status(), self.field(Field::Owner)))
     }
 
     /// Selects the tasks in a state, in the order in which they leave it, up to the limit given as parameter. With two

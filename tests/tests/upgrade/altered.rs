@@ -107,6 +107,11 @@ fn labels_that_the_column_does_not_tell_from_each_other() {
     q.sql("SELECT xqueue.take('{q}')");
     q.status_is("state", ["R", "R ", "W", "B", "Z", "D"]);
     q.assert_tasks(&[("ready", 0), ("taken", 2)]);
+    let taken_by_another = |q: &Queue| {
+        let ack = format!("SELECT xqueue.ack('{}', 1)", q.name);
+        expect_error(&mut q.client(), &ack, "55006", "task 1 ");
+    };
+    taken_by_another(&q);
     // If the labels become equal later, calls on the queue fail.
     strip(&mut q);
     q.sql("ALTER TABLE {q} ALTER state DROP DEFAULT, ALTER state TYPE char(10)");
@@ -130,6 +135,9 @@ fn labels_that_the_column_does_not_tell_from_each_other() {
     q.sql("SELECT xqueue.take('{q}', count => 3)");
     q.status_is("state", ["ready", "taken", "W", "B", "Z", "D"]);
     q.assert_tasks(&[("ready", 0), ("taken", 3)]);
+    q.sql("UPDATE {q} SET state = 'TAKEN'");
+    taken_by_another(&q);
+    q.sql("UPDATE {q} SET state = 'taken'");
 }
 
 /// A consumer waiting in the row form gets the row, or an error whose hint says how to go on.
