@@ -28,8 +28,11 @@ const RATIO: i64 = 8;
 const SET_BACK: i64 = 1_000_000;
 const LEVELS: usize = 10;
 const SAMPLES: usize = 64;
-/// First normal transaction id; smaller ids belong to frozen and bootstrap rows.
+/// First normal transaction id; smaller ids belong to bootstrap rows.
 const FIRST_ID: u32 = 3;
+/// Maximum number of ids assigned since the last sample. A frozen row can keep an id of long ago, so all other ids are
+/// older than the sample.
+const AHEAD: u32 = 1 << 28;
 
 pub(super) static CLOCK: Shared<Clock> = Shared::new();
 
@@ -226,13 +229,15 @@ fn is_set_back(now: i64, at: i64) -> bool {
     at.saturating_sub(now) > SET_BACK
 }
 
-/// Completes the lower half of an id, which a row stores, with the upper half of a nearby id.
-fn widened(id: u32, near: u64) -> u64 {
+/// Completes the lower half of an id, which a row stores, given the id of the last sample.
+fn widened(id: u32, last: u64) -> u64 {
     if id < FIRST_ID {
         return 0;
     }
-    let distance = id.wrapping_sub(near as u32) as i32;
-    near.saturating_add_signed(distance.into())
+    match id.wrapping_sub(last as u32) {
+        ahead if ahead < AHEAD => last.saturating_add(ahead.into()),
+        _ => last.saturating_sub((last as u32).wrapping_sub(id).into()),
+    }
 }
 
 #[cfg(test)]
@@ -266,9 +271,18 @@ mod tests {
         }
         assert_eq!(clock.instant(250, 11 * SECOND), Some(3 * SECOND));
         assert_eq!(clock.instant(300, 11 * SECOND), Some(4 * SECOND));
-        // Ids from before the first sample, and frozen rows, are as old as the first sample.
+        // Ids from before the first sample, and bootstrap rows, are as old as the first sample.
         assert_eq!(clock.instant(50, 11 * SECOND), Some(SECOND));
         assert_eq!(clock.instant(2, 11 * SECOND), Some(SECOND));
+    }
+
+    /// Freezing leaves the id in the row.
+    #[test]
+    fn a_frozen_row_of_long_ago_is_not_young() {
+        let clock = clock();
+        clock.tick(SECOND, 3_000_000_000);
+        clock.tick(2 * SECOND, 3_000_000_100);
+        assert_eq!(clock.instant(1000, 3 * SECOND), Some(SECOND));
     }
 
     #[test]
