@@ -348,6 +348,7 @@ fn json_keys<'to>(json: Value, queue: &Queue) -> Result<Vec<Key<'to>>> {
 fn json_key<'to>(json: Value, queue: &Queue) -> Result<Key<'to>> {
     match (jsonb::shape(json), queue.key.as_slice()) {
         (Shape::Object, _) => key_of_object(json, queue),
+        (Shape::Scalar, _) if jsonb::text(json) == "null" => Err(Error::null("id")),
         (Shape::Scalar, [key]) => {
             Ok(vec![operators::parse_value(&jsonb::scalar_text(json), key.oid)?])
         }

@@ -47,8 +47,13 @@ const FARTHEST_AHEAD: i64 = 36_525 * 86_400_000_000;
 
 /// Makes later keys greater than the greatest key in the table that a clock could have made.
 pub fn learn(queue: &Queue) {
+    let raise = |greatest| {
+        if let Some(mut slot) = slot::lock(queue.slot) {
+            slot.table.raise_last_key(greatest);
+        }
+    };
     if queue.key.first().is_none_or(|key| !types::is_integer(key.base)) {
-        return;
+        return raise(0);
     }
     let Some(owner) = Relation::open(queue.table, LockMode::AccessShare).map(|table| table.owner())
     else {
@@ -56,8 +61,5 @@ pub fn learn(queue: &Queue) {
     };
     let _role = user::act_restricted_as(owner);
     let limit = time::unix_microseconds(time::now()) + FARTHEST_AHEAD;
-    let greatest = spi::connect(|spi| spi.run(&queue.sql.greatest_key_up_to(limit)).number());
-    if let Some(mut slot) = slot::lock(queue.slot) {
-        slot.table.raise_last_key(greatest);
-    }
+    raise(spi::connect(|spi| spi.run(&queue.sql.greatest_key_up_to(limit)).number()));
 }
