@@ -108,10 +108,10 @@ fn account(row: &impl Row, queue: &Queue) -> Result<Json> {
 }
 
 /// Returns a task's key as an object, in the form of `to_jsonb`. Values of user-defined types are shown as text,
-/// because their conversion to jsonb can be a cast of the type's owner.
+/// because their conversion to jsonb can be a cast of the type's owner. So are numbers whose digits would change.
 pub fn key_shown(row: &impl Row, queue: &Queue) -> Json {
     let shown = |value: Value| match types::is_of_the_server(value.type_oid()) {
-        true => serde_json::from_str(&jsonb::text(jsonb::of(value))).unwrap_or(Json::Null),
+        true => parsed(jsonb::text(jsonb::of(value))),
         false => value.shown().into(),
     };
     let part = |column: &KeyType| {
@@ -119,6 +119,14 @@ pub fn key_shown(row: &impl Row, queue: &Queue) -> Json {
         (column.name.clone(), value.map_or(Json::Null, shown))
     };
     queue.key.iter().map(part).collect::<Map<_, _>>().into()
+}
+
+/// Parses JSON text. A number stays a text if its digits would change in floating point.
+fn parsed(text: String) -> Json {
+    match serde_json::from_str(&text) {
+        Ok(Json::Number(number)) if number.to_string() != text => text.into(),
+        parsed => parsed.unwrap_or(Json::Null),
+    }
 }
 
 fn tasks_by_state_impl(call: &Call) -> Result<Option<Value<'_>>> {

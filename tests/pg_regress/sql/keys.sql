@@ -62,6 +62,21 @@ SELECT id FROM xqueue.ack(NULL::jobs, '[1,2]');
 SELECT id FROM xqueue.ack(NULL::jobs, '{"[5,7)"}');
 DROP TABLE jobs;
 
+-- Digits that floating point cannot hold
+CREATE TABLE jobs (id numeric PRIMARY KEY);
+SELECT xqueue.upgrade('jobs')->'key' AS key;
+INSERT INTO jobs VALUES (123456789012345678901234), (7);
+SELECT xqueue.stats('jobs', 123456789012345678901234)->'key' AS long, xqueue.stats('jobs', 7)->'key' AS short;
+DROP TABLE jobs;
+
+-- A null in JSON is no key, and time64 does not need an integer key
+CREATE TABLE jobs (id text PRIMARY KEY);
+SELECT xqueue.upgrade('jobs')->'key' AS key;
+INSERT INTO jobs VALUES ('null');
+SELECT xqueue.delete('jobs', '[null]'::jsonb); :code
+SELECT xqueue.time64('jobs') > 0 AS made;
+DROP TABLE jobs;
+
 -- Names that PostgreSQL would cut off
 \set VERBOSITY terse
 SELECT xqueue.create(repeat('q', 63))->>'queue' = 'public.' || repeat('q', 63) AS made;
