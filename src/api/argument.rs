@@ -225,7 +225,7 @@ pub fn key_of_object<'to>(object: Value, queue: &Queue) -> Result<Key<'to>> {
 
 /// Returns the key of a task given as a jsonb object, in the form of argument `id`: the plain value for a key of one
 /// column, else an object. A nested value stays in an object, because an array would be read as a batch.
-pub fn id_of_object<'to>(object: Value, queue: &Queue) -> Result<Value<'to>> {
+pub fn id_of_object<'to>(object: Value, queue: &Queue) -> Value<'to> {
     let members: Vec<_> = jsonb::members(object)
         .into_iter()
         .filter(|member| queue.key.iter().any(|key| key.name == member.name))
@@ -233,14 +233,9 @@ pub fn id_of_object<'to>(object: Value, queue: &Queue) -> Result<Value<'to>> {
     if let [member] = members.as_slice()
         && !member.is_nested()
     {
-        return Ok(member.to_jsonb());
+        return member.to_jsonb();
     }
-    let pair = |member: &jsonb::Member| {
-        let name = serde_json::Value::from(member.name.as_str());
-        format!("{name}: {}", jsonb::text(member.to_jsonb()))
-    };
-    let pairs: Vec<String> = members.iter().map(pair).collect();
-    operators::parse_value(&format!("{{{}}}", pairs.join(", ")), types::JSONB)
+    jsonb::object(&members)
 }
 
 /// Returns an interval argument and its length in microseconds; None if it is NULL.

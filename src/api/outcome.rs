@@ -201,7 +201,7 @@ fn put_wait_impl(call: &Call) -> Result<Option<Value<'_>>> {
         }
         let queue = target.open(LockMode::RowExclusive)?;
         let Some(put) = put else { return Ok(Sight::Gone.word()) };
-        id = Some(memory.run(|| argument::id_of_object(put, &queue))?);
+        id = Some(memory.run(|| argument::id_of_object(put, &queue)));
         let key = argument::key_of_object(put, &queue)?;
         let hash = queue.key_hash(key.into_iter().map(Some));
         let (slot, name, is_hint) = (queue.slot, queue.name.clone(), queue.has_vague_ends());

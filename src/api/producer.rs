@@ -212,7 +212,12 @@ impl<'call> Put<'call> {
                         return Ok(());
                     }
                     if are_alike {
-                        put.arguments.set(Parameter::Tasks, task);
+                        let objects = || tasks.iter().map(Values::object).collect::<Vec<_>>();
+                        let list = match tasks.iter().any(Values::has_null_key) {
+                            true => jsonb::array(&objects()),
+                            false => task,
+                        };
+                        put.arguments.set(Parameter::Tasks, list);
                         return put.insert(Source::Tasks, columns, deliver).map(drop);
                     }
                     tasks.iter().try_for_each(|values| put.one(values, deliver))

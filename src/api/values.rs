@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::queue::{Arguments, KeyType, Queue};
-use crate::server::jsonb::{Member, Shape, members, shape};
+use crate::server::jsonb::{self, Member, Shape, members, shape};
 use crate::server::memory::Memory;
 use crate::server::relation::ColumnType;
 use crate::server::value::Value;
@@ -14,6 +14,8 @@ use xqueue_core::statement::Parameter;
 pub struct Values<'m, 'queue> {
     object: Value<'m>,
     members: Vec<(Member<'m>, &'queue ColumnType)>,
+    /// The object also has a null key, which is left out of the members.
+    has_null_key: bool,
 }
 
 impl<'m, 'queue> Values<'m, 'queue> {
@@ -31,16 +33,27 @@ impl<'m, 'queue> Values<'m, 'queue> {
             let column = queue.column(&member.name);
             column.ok_or_else(|| no_such_column(&member.name, queue)).map(|column| (member, column))
         };
-        let members = members(json)
+        let given = members(json);
+        let count = given.len();
+        let members = given
             .into_iter()
             .filter(|member| !is_key_to_be(member))
             .map(pair)
-            .collect::<Result<_>>()?;
-        Ok(Some(Values { object: json, members }))
+            .collect::<Result<Vec<_>>>()?;
+        let has_null_key = members.len() < count;
+        Ok(Some(Values { object: json, members, has_null_key }))
     }
 
+    /// Returns the object without null keys.
     pub fn object(&self) -> Value<'m> {
-        self.object
+        match self.has_null_key {
+            true => jsonb::object(self.members.iter().map(|(member, _)| member)),
+            false => self.object,
+        }
+    }
+
+    pub fn has_null_key(&self) -> bool {
+        self.has_null_key
     }
 
     pub fn columns(&self) -> impl Iterator<Item = &'queue ColumnType> {
@@ -69,7 +82,7 @@ impl<'m, 'queue> Values<'m, 'queue> {
     /// Adds the values to a statement's arguments: one by one if they are plain, else as one object.
     pub fn bind(&self, arguments: &mut Arguments<'m>) -> Result<()> {
         if !self.is_plain() {
-            arguments.set(Parameter::Task, self.object);
+            arguments.set(Parameter::Task, self.object());
             return Ok(());
         }
         for (number, value) in self.read()? {
@@ -101,11 +114,8 @@ pub fn populated<'to>(object: Value, column: &KeyType, queue: &Queue) -> Option<
     let name = queue.sql.columns.get(&column.number)?;
     spi::connect(|spi| {
         let rows = spi.run_with(
-            &format!(
-                "SELECT new.{name} FROM pg_catalog.jsonb_populate_record(NULL::{}, $1) AS new",
-                queue.name
-            ),
-            &[(types::JSONB, Some(object))],
+            &format!("SELECT new.{name} FROM pg_catalog.jsonb_populate_record($1, $2) AS new"),
+            &[(queue.row_type, Value::empty_row(queue.row_type)), (types::JSONB, Some(object))],
         );
         rows.value(0, 1).map(|value| result.run(|| value.copied()))
     })

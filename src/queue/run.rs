@@ -7,6 +7,7 @@ use crate::queue::plans::{Arguments, MANY, PreparedPlan, Statement};
 use crate::server::spi::{Plan, Rows, Spi};
 use crate::server::sql_name;
 use crate::server::types;
+use crate::server::value::Value;
 use pgrx::pg_sys::Oid;
 use std::rc::Rc;
 use xqueue_core::statement::{Change, Parameter, Text};
@@ -20,8 +21,11 @@ impl Queue {
         arguments: &Arguments,
     ) -> Rows<'spi> {
         let prepared = self.prepared(spi, statement);
-        let values = prepared.parameters.iter().map(|parameter| arguments.get(*parameter));
-        spi.run_plan(&prepared.plan, values)
+        let value = |parameter: &Parameter| match parameter {
+            Parameter::EmptyRow => Value::empty_row(self.row_type),
+            parameter => arguments.get(*parameter),
+        };
+        spi.run_plan(&prepared.plan, prepared.parameters.iter().map(value))
     }
 
     /// Runs a statement in a worker's job. Returns None if the description has become stale. Then a name in the statement
@@ -162,7 +166,7 @@ impl Queue {
             Parameter::Subqueue => types::INT8,
             Parameter::Column(number) => column(number).unwrap_or(types::TEXT),
             Parameter::Task | Parameter::Tasks => types::JSONB,
-            Parameter::Row => self.row_type,
+            Parameter::Row | Parameter::EmptyRow => self.row_type,
         }
     }
 }

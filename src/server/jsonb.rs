@@ -202,9 +202,22 @@ pub fn scalar_text(json: Value) -> String {
     }
 }
 
+/// Returns an object of these members.
+pub fn object<'to, 'm>(members: impl IntoIterator<Item = &'m Member<'m>>) -> Value<'to> {
+    let pair = |member: &Member| {
+        let name = serde_json::Value::from(member.name.as_str());
+        format!("{name}: {}", text(member.to_jsonb()))
+    };
+    let pairs: Vec<String> = members.into_iter().map(pair).collect();
+    parsed(format!("{{{}}}", pairs.join(", ")))
+}
+
 /// Converts a JSON value to jsonb.
 pub fn from_value<'to>(value: &serde_json::Value) -> Value<'to> {
-    let text = value.to_string();
+    parsed(value.to_string())
+}
+
+fn parsed<'to>(text: String) -> Value<'to> {
     // JSON text escapes the NUL character, so it contains no NUL.
     let text = CString::new(text).unwrap_or_default();
     // SAFETY: jsonb_in takes one C string, and never returns NULL.

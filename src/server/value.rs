@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::server::text::owned;
 use crate::server::{foreign, types};
 use pgrx::PgSqlErrorCode;
+use pgrx::heap_tuple::PgHeapTuple;
 use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{self, Datum, Interval, Oid};
 use std::marker::PhantomData;
@@ -336,6 +337,12 @@ impl Value<'_> {
             place.write(interval);
             Value::new(Datum::from(place), types::INTERVAL)
         }
+    }
+
+    /// Returns a row whose columns are all NULL; None for a type that is not composite.
+    pub fn empty_row(oid: Oid) -> Option<Self> {
+        let row = PgHeapTuple::new_composite_type_by_oid(oid).ok()?;
+        row.into_composite_datum().map(|datum| Value { datum, oid, _memory: PhantomData })
     }
 
     pub fn uuids(uuids: &[[u8; 16]]) -> Self {

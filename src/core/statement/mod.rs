@@ -115,6 +115,9 @@ pub enum Parameter {
     Tasks,
     /// A row of the table.
     Row,
+    /// A row of the table whose columns are all NULL. Members of a jsonb object go into it. The server then leaves the
+    /// other columns alone; for a missing row it would check the NULLs of columns whose types are domains.
+    EmptyRow,
 }
 
 /// A statement, and its parameters in order.

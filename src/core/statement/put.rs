@@ -82,11 +82,13 @@ impl Table {
         let rows = match put.source {
             Source::Values => String::new(),
             Source::Task => format!(
-                " FROM pg_catalog.jsonb_populate_record(NULL::{table}, {}) AS new",
+                " FROM pg_catalog.jsonb_populate_record({}, {}) AS new",
+                parameters.add(Parameter::EmptyRow),
                 parameters.add(Parameter::Task)
             ),
             Source::Tasks => format!(
-                " FROM pg_catalog.jsonb_populate_recordset(NULL::{table}, {}) AS new",
+                " FROM pg_catalog.jsonb_populate_recordset({}, {}) AS new",
+                parameters.add(Parameter::EmptyRow),
                 parameters.add(Parameter::Tasks)
             ),
             Source::Row => format!(" FROM (SELECT ({}).*) AS new", parameters.add(Parameter::Row)),
@@ -214,6 +216,14 @@ mod tests {
              RETURNING task.*::app.\"Jobs\""
         );
         assert_eq!(text.parameters, [Parameter::Column(7)]);
+    }
+
+    #[test]
+    fn members_of_json_go_into_an_empty_row() {
+        for (source, json) in [(Source::Task, Parameter::Task), (Source::Tasks, Parameter::Tasks)] {
+            let text = table("{}").put(&put(source));
+            assert_eq!(text.parameters, [Parameter::EmptyRow, json], "{}", text.sql);
+        }
     }
 
     #[test]

@@ -99,9 +99,9 @@ impl Table {
         let columns: Vec<&str> = columns.map(|(_, column)| column.as_str()).collect();
         let values = join(columns.iter().map(|column| format!("new.{column}")), ", ");
         vec![format!(
-            "({}) = (SELECT {values} FROM pg_catalog.jsonb_populate_record(NULL::{}, {}) AS new)",
+            "({}) = (SELECT {values} FROM pg_catalog.jsonb_populate_record({}, {}) AS new)",
             columns.join(", "),
-            self.qualified(),
+            parameters.add(Parameter::EmptyRow),
             parameters.add(Parameter::Task)
         )]
     }
@@ -160,6 +160,8 @@ mod tests {
         let text = table("{}").step(&step);
         assert!(text.sql.contains("progress = $"), "{}", text.sql);
         assert!(text.parameters.contains(&Parameter::Column(7)));
+        let text = table("{}").step(&Step { plain: false, ..step });
+        assert!(text.parameters.ends_with(&[Parameter::EmptyRow, Parameter::Task]), "{}", text.sql);
     }
 
     #[test]

@@ -196,3 +196,24 @@ fn a_domain_is_checked_and_read_as_the_type_it_is_based_on() {
     let put = "SELECT xqueue.put('{q}', '{\"count\": 2, \"data\": \"5\"}')->'data'";
     assert_eq!(q.ask_one(put), json!("5"));
 }
+
+#[test]
+fn a_domain_is_not_checked_in_a_column_that_is_left_out() {
+    let mut q = Queue::table(
+        "domain",
+        "CREATE DOMAIN {q}_count AS int NOT NULL; CREATE DOMAIN {q}_id AS bigint CHECK (VALUE IS NOT NULL);
+         CREATE SEQUENCE {q}_ids; CREATE TABLE {q} (id {q}_id PRIMARY KEY DEFAULT nextval('{q}_ids'),
+             count {q}_count DEFAULT 1, tags text[])",
+    );
+    q.upgrade(&json!({}));
+    let mut put = |task: &str| ids(&q.ask(&format!("SELECT xqueue.put('{{q}}', '{task}')")));
+    assert_eq!(put(r#"{"tags": ["a"]}"#), [1]);
+    assert_eq!(put(r#"[{"tags": ["b"]}, {"tags": ["c"]}]"#), [2, 3]);
+    assert_eq!(put(r#"{"id": null, "count": 2}"#), [4]);
+    assert_eq!(put(r#"[{"id": null}, {"id": null}]"#), [5, 6]);
+    assert_eq!(put("[{}]"), [7]);
+    assert_eq!(q.takes(1), [1]);
+    let task = q.ask_one("SELECT xqueue.release('{q}', 1, update => '{\"tags\": [\"y\"]}')");
+    assert_eq!((&task["tags"], &task["count"]), (&json!(["y"]), &json!(1)));
+    q.fails("SELECT xqueue.put('{q}', '[{\"count\": null}]')", "23502", "does not allow null");
+}
