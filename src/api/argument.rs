@@ -214,24 +214,28 @@ pub fn key_of_object<'to>(object: Value, queue: &Queue) -> Result<Key<'to>> {
             .hint("Give the task as take or next has given it, or an array of such."));
     }
     let part = |key: &KeyType| {
-        let text = jsonb::field(object, &key.name).ok_or_else(|| missing(&key.name, queue))?;
-        if key.is_array {
-            return populated(object, key, queue).ok_or_else(|| missing(&key.name, queue));
+        let member = jsonb::member(object, &key.name).ok_or_else(|| missing(&key.name, queue))?;
+        if key.base == types::JSONB {
+            return Ok(member.to_jsonb());
         }
-        operators::parse_value(&text, key.oid)
+        if key.is_array || member.is_nested() {
+            return populated(&member, key, queue).ok_or_else(|| missing(&key.name, queue));
+        }
+        operators::parse_value(&member.text(), key.oid)
     };
     queue.key.iter().map(part).collect()
 }
 
 /// Returns the key of a task given as a jsonb object, in the form of argument `id`: the plain value for a key of one
-/// column, else an object. A nested value stays in an object, because an array would be read as a batch.
+/// column, else an object. A nested value stays in an object, because an array would be read as a batch, unless the key
+/// is jsonb.
 pub fn id_of_object<'to>(object: Value, queue: &Queue) -> Value<'to> {
     let members: Vec<_> = jsonb::members(object)
         .into_iter()
         .filter(|member| queue.key.iter().any(|key| key.name == member.name))
         .collect();
-    if let [member] = members.as_slice()
-        && !member.is_nested()
+    if let ([member], [key]) = (members.as_slice(), queue.key.as_slice())
+        && (key.base == types::JSONB || !member.is_nested())
     {
         return member.to_jsonb();
     }

@@ -108,8 +108,9 @@ impl<'m, 'queue> Values<'m, 'queue> {
     }
 }
 
-/// Returns a column's value from a jsonb object, parsed by the server's `jsonb_populate_record`.
-pub fn populated<'to>(object: Value, column: &KeyType, queue: &Queue) -> Option<Value<'to>> {
+/// Returns a column's value from its member of a task, parsed by the server's `jsonb_populate_record`.
+pub fn populated<'to>(member: &Member, column: &KeyType, queue: &Queue) -> Option<Value<'to>> {
+    let object = jsonb::object([member]);
     let result = Memory::current();
     let name = queue.sql.columns.get(&column.number)?;
     spi::connect(|spi| {

@@ -156,24 +156,23 @@ pub fn array<'to>(values: &[Value]) -> Value<'to> {
     }
 }
 
-/// Returns the text of a field of a jsonb object; None if it is missing or null.
-pub fn field(json: Value, name: &str) -> Option<String> {
-    let mut key = name.to_string().into_bytes();
+/// Returns a member of a jsonb object; None if it is missing or null.
+pub fn member<'m>(json: Value<'m>, name: &str) -> Option<Member<'m>> {
     if shape(json) != Shape::Object {
         return None;
     }
-    // SAFETY: an object, and `key` outlives the call; the text of the value is allocated in the current memory context
-    // and copied.
-    unsafe {
+    // SAFETY: an object, and the name outlives the call, which returns a nested value by reference.
+    let value = unsafe {
         let value = pg_sys::getKeyJsonValueFromContainer(
             container(json),
-            key.as_mut_ptr().cast(),
-            key.len() as i32,
-            std::ptr::null_mut(),
+            name.as_ptr().cast(),
+            name.len() as i32,
+            null_mut(),
         );
-        let value = value.as_ref()?;
-        (value.type_ != pg_sys::jbvType::jbvNull).then(|| value_text(value))
-    }
+        *value.as_ref()?
+    };
+    let member = Member { name: name.to_string(), value, _object: PhantomData };
+    (!member.is_null()).then_some(member)
 }
 
 /// Returns a jsonb value as text.

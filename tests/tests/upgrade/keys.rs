@@ -96,6 +96,33 @@ fn enum_domain_and_row_types() {
 }
 
 #[test]
+fn rows_arrays_and_json_are_keys_in_the_json_of_a_task() {
+    for (kind, key) in [
+        ("{q}_pair", json!({"a": 1, "b": "x"})),
+        ("{q}_pair[]", json!([{"a": 1, "b": "x"}])),
+        ("jsonb", json!("1")),
+        ("jsonb", json!([1])),
+    ] {
+        let mut q = Queue::table(
+            "nested",
+            "CREATE TYPE {q}_pair AS (a int, b text); CREATE DOMAIN {q}_count AS int NOT NULL",
+        );
+        q.sql(&format!("CREATE TABLE {{q}} (k {kind} PRIMARY KEY, n {{q}}_count DEFAULT 1)"));
+        q.upgrade(&json!({}));
+        let task = json!({ "k": key });
+        let put = format!("SELECT xqueue.put('{{q}}', '{task}', on_conflict => 'nothing')->'k'");
+        assert_eq!((q.ask_one(&put), q.ask_one(&put)), (key.clone(), key), "{kind}");
+        if kind == "jsonb" {
+            q.sql("INSERT INTO {q} VALUES ('1')");
+        }
+        take(&mut q.admin, &q.name, "0", 9);
+        q.sql(&format!("CALL xqueue.next('{{q}}', '0', task => '{task}')"));
+        let left = q.ask_one("SELECT coalesce(jsonb_agg(k), '[]') FROM {q}");
+        assert_eq!(left, if kind == "jsonb" { json!([1]) } else { json!([]) }, "{task}");
+    }
+}
+
+#[test]
 fn composite_keys() {
     let columns = "a int, b text, note text, PRIMARY KEY (a, b)";
     round(columns, "(a, b) VALUES (1, 'x')", "ROW(1, 'x')");

@@ -253,6 +253,8 @@ fn put_wait_returns_the_key_of_its_task() {
         ("id text PRIMARY KEY, n int", r#"{"id": "O''Neil \"x\""}"#, json!("O'Neil \"x\"")),
         ("id numeric PRIMARY KEY, n int", r#"{"id": 1.50}"#, json!(1.5)),
         ("id int[] PRIMARY KEY, n int", r#"{"id": [1, 2]}"#, json!({"id": [1, 2]})),
+        ("id jsonb PRIMARY KEY, n int", r#"{"id": [1, "x"]}"#, json!([1, "x"])),
+        ("id jsonb PRIMARY KEY, n int", r#"{"id": "1"}"#, json!("1")),
         (
             "b text, n int, a int, PRIMARY KEY (a, b)",
             r#"{"a": 1, "b": "x"}"#,
