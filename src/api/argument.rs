@@ -221,7 +221,7 @@ pub fn key_of_object<'to>(object: Value, queue: &Queue) -> Result<Key<'to>> {
         if key.is_array || member.is_nested() {
             return populated(&member, key, queue).ok_or_else(|| missing(&key.name, queue));
         }
-        operators::parse_value(&member.text(), key.oid)
+        operators::parse_value_for(&member.text(), key.oid, key.modifier)
     };
     queue.key.iter().map(part).collect()
 }

@@ -121,6 +121,8 @@ pub struct KeyType {
     pub base: Oid,
     pub is_array: bool,
     pub collation: Oid,
+    /// The type's modifier; -1 if the type has no modifier.
+    pub modifier: i32,
 }
 
 impl Queue {
@@ -204,6 +206,7 @@ impl Queue {
             base: key.base,
             is_array: types::element_type(key.base).is_some(),
             collation: key.collation,
+            modifier: key.modifier,
         };
         let key: Vec<KeyType> = key.into_iter().map(key_type).collect();
         let ordered_by: Vec<KeyType> = ordered_by.into_iter().map(key_type).collect();

@@ -73,3 +73,20 @@ fn in_repeatable_read() {
     old.sql("ROLLBACK");
     assert_eq!(ids(&old.ask(PUT)), [1]);
 }
+
+/// With a capacity, a task that is there needs no room.
+#[test]
+fn a_key_is_found_as_its_column_rounds_it() {
+    for (kind, key) in [
+        ("numeric(10, 2)", json!(1.004)),
+        ("timestamptz(0)", json!("2026-01-01 00:00:00.4+00")),
+        ("varchar(2)", json!("ab  ")),
+        ("numeric(10, 2)[]", json!([1.004])),
+    ] {
+        let options = json!({"features": {"capacity": 1}});
+        let mut q = Queue::with("rounded", &format!("id {kind} PRIMARY KEY"), &options);
+        let task = json!({ "id": key });
+        let put = format!("SELECT xqueue.put('{{q}}', '{task}', on_conflict => 'nothing')->'id'");
+        assert_eq!(q.ask_one(&put), q.ask_one(&put), "{kind}");
+    }
+}
