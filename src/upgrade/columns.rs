@@ -20,12 +20,19 @@ pub struct Columns<'a> {
     /// The part of the options that this call gives.
     pub newer: &'a Options,
     pub previous: Option<&'a Definition>,
+    /// The key that the queue had, or that the note of a restored table names.
+    pub known_key: Vec<Column>,
     pub same_table: bool,
 }
 
 impl Columns<'_> {
-    /// Returns the columns of the primary key, or else of a unique index over NOT NULL columns.
+    /// Returns the known key if it still is one. Otherwise returns the columns of the primary key, or else of a unique
+    /// index over NOT NULL columns.
     pub fn key(&self) -> Result<Vec<ColumnType>> {
+        let plain = index::plain_keys(self.relation);
+        if let Some(key) = self.kept_key(&plain) {
+            return Ok(key);
+        }
         // The order of the columns is that of the index; those behind the first indnkeyatts are of INCLUDE.
         let keys: Vec<String> = spi::connect(|spi| {
             let rows = spi.run_with(
@@ -40,7 +47,6 @@ impl Columns<'_> {
             (0..rows.len()).filter_map(|row| rows.text(row, 1)).collect()
         });
         let columns = self.relation.columns();
-        let plain = index::plain_keys(self.relation);
         let find = |number: &i16| {
             columns.iter().find(|column| column.number == *number && column.is_not_null).cloned()
         };
@@ -54,6 +60,18 @@ impl Columns<'_> {
             numbers.iter().map(find).collect()
         };
         keys.iter().find_map(key).ok_or_else(|| self.without_key())
+    }
+
+    /// Returns the columns of the known key if none can be NULL and a unique index has exactly these, in any order.
+    fn kept_key(&self, unique: &[Vec<i16>]) -> Option<Vec<ColumnType>> {
+        let never_null = |column| {
+            queue::column_of(self.relation, column, self.same_table)
+                .filter(|column| column.is_not_null)
+        };
+        let key: Vec<ColumnType> = self.known_key.iter().map(never_null).collect::<Option<_>>()?;
+        let has = |number: &i16| key.iter().any(|column| column.number == *number);
+        let is_key = |index: &Vec<i16>| index.len() == key.len() && index.iter().all(has);
+        unique.iter().any(is_key).then_some(key)
     }
 
     fn without_key(&self) -> Error {
@@ -80,8 +98,8 @@ impl Columns<'_> {
                 .detail("It allows two tasks of the same key until the statement, or the transaction, ends.")
                 .hint(format!("ALTER TABLE {table} DROP CONSTRAINT {name}, ADD {definition};"));
         }
-        let known = self.previous.into_iter().flat_map(|previous| &previous.key);
-        let key = known.filter_map(|key| queue::column_of(self.relation, key, self.same_table));
+        let key = self.known_key.iter();
+        let key = key.filter_map(|key| queue::column_of(self.relation, key, self.same_table));
         let key: Vec<String> = key.map(|column| catalog::quote(&column.name)).collect();
         let key = if key.is_empty() { "…".into() } else { key.join(", ") };
         refused("no key").hint(format!(

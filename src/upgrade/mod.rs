@@ -81,8 +81,15 @@ impl UpgradePlan {
                 "Options that are not given stay as they are: name the other feature in the same call, too.",
             )
         })?;
-        let columns =
-            Columns { relation, options: &options, newer, previous: previous.as_ref(), same_table };
+        let known_key = previous.as_ref().map(|known| known.key.clone());
+        let columns = Columns {
+            relation,
+            options: &options,
+            newer,
+            previous: previous.as_ref(),
+            known_key: known_key.or(note.as_ref().map(Note::key)).unwrap_or_default(),
+            same_table,
+        };
         columns.refuse_other_states()?;
         let time_zone = TimeZone::named(options.time_zone())?;
         let key = columns.key()?;

@@ -15,6 +15,9 @@ use xqueue_core::options::Options;
 #[derive(Serialize, Deserialize)]
 pub struct Note {
     options: serde_json::Value,
+    /// Names of the key's columns.
+    #[serde(default)]
+    key: Vec<String>,
     /// Names of the columns that `upgrade` has added.
     columns: Vec<String>,
     status_default: bool,
@@ -44,18 +47,27 @@ impl Note {
         Ok(options)
     }
 
+    /// Returns the key that the table had as a queue.
+    pub fn key(&self) -> Vec<Column> {
+        self.key.iter().map(|name| named(name)).collect()
+    }
+
     /// Returns the remaining additions of `upgrade` except indexes, which are recognized by their definitions.
     pub fn made(&self, relation: &Relation) -> Made {
         let columns = relation.columns();
         let is_there = |name: &&String| columns.iter().any(|column| column.name == **name);
-        let column = |name: &String| Column { name: name.clone(), number: 0 };
         Made {
-            columns: self.columns.iter().filter(is_there).map(column).collect(),
+            columns: self.columns.iter().filter(is_there).map(|name| named(name)).collect(),
             status_default: self.status_default,
             key_default: self.key_default,
             ..Made::default()
         }
     }
+}
+
+/// Returns a column known by name alone.
+fn named(name: &str) -> Column {
+    Column { name: name.into(), number: 0 }
 }
 
 /// Notes a definition on the table.
@@ -84,6 +96,7 @@ fn text(relation: &Relation, definition: &Definition, same_table: bool) -> Optio
     }
     let note = Note {
         options: serde_json::to_value(&options).ok()?,
+        key: definition.key.iter().map(name).collect(),
         columns: definition.made.columns.iter().map(name).collect(),
         status_default: definition.made.status_default,
         key_default: definition.made.key_default,

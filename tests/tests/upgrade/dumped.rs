@@ -65,14 +65,16 @@ fn attached(c: &mut Client) -> Vec<String> {
     scalar(c, sql, &[])
 }
 
+/// pg_dump makes the unique indexes in the order of their names.
 #[test]
 fn a_schema_without_data_keeps_its_queue() {
     for arguments in [vec!["-s"], vec!["-t", "jobs"], vec!["-s", "-O", "-x"]] {
         let (both, mut old, mut new) = databases(
-            "CREATE TABLE jobs (key uuid PRIMARY KEY DEFAULT gen_random_uuid(), url text NOT NULL,
-                                at timestamptz NOT NULL DEFAULT clock_timestamp())",
+            "CREATE TABLE jobs (key uuid NOT NULL UNIQUE DEFAULT gen_random_uuid(), code serial UNIQUE,
+                                url text NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp())",
         );
         let definition = upgraded(&mut old, OPTIONS);
+        assert_eq!(definition["key"], json!(["key"]));
         if arguments[0] == "-t" {
             new.run("CREATE EXTENSION xqueue");
         }
@@ -91,8 +93,8 @@ fn a_schema_without_data_keeps_its_queue() {
         assert_eq!(report["problems"], json!([]));
         // Downgrade removes everything that upgrade made, and keeps the rest of the table.
         new.run("SELECT xqueue.downgrade('jobs', drop_columns => true)");
-        assert_eq!(columns(&mut new), ["at", "key", "url"]);
-        assert_eq!(attached(&mut new), ["jobs_pkey"]);
+        assert_eq!(columns(&mut new), ["at", "code", "key", "url"]);
+        assert_eq!(attached(&mut new), ["jobs_code_key", "jobs_key_key"]);
     }
 }
 

@@ -212,6 +212,35 @@ fn a_unique_index_of_some_rows_an_expression_or_another_collation_is_no_key() {
     q.sql("ALTER TABLE {q} ADD PRIMARY KEY (id)");
 }
 
+/// Other keys would refuse each ack that names a task by the old one.
+#[test]
+fn a_queue_keeps_its_key_while_it_is_unique() {
+    let (two, key) = ("id int NOT NULL UNIQUE, code int NOT NULL UNIQUE", "CONSTRAINT {q}_id_key");
+    for (columns, change, kept) in [
+        (
+            two,
+            format!("DROP {key}, ADD {key} UNIQUE (id); ALTER TABLE {{q}} RENAME id TO it"),
+            json!(["it"]),
+        ),
+        (two, "ADD no serial PRIMARY KEY".into(), json!(["id"])),
+        (
+            "id int, code int, CONSTRAINT {q}_id_key PRIMARY KEY (id, code)",
+            format!("DROP {key}, ADD {key} PRIMARY KEY (code, id)"),
+            json!(["id", "code"]),
+        ),
+    ] {
+        let mut q = Queue::table("keys", &format!("CREATE TABLE {{q}} ({columns})"));
+        q.upgrade(&json!({}));
+        q.sql(&format!("ALTER TABLE {{q}} {change}"));
+        assert_eq!(q.ask_one("SELECT xqueue.check('{q}')->'problems'"), json!([]), "{change}");
+        assert_eq!(q.upgrade(&json!({}))["key"], kept, "{change}");
+        q.sql(&format!("ALTER TABLE {{q}} DROP {key}, ADD n serial UNIQUE"));
+        let problems = q.ask_one("SELECT xqueue.check('{q}')->'problems'").to_string();
+        assert!(problems.contains("is no more unique"), "{change}: {problems}");
+        assert_ne!(q.upgrade(&json!({}))["key"], kept, "{change}");
+    }
+}
+
 fn version(q: &mut Queue) -> i64 {
     let version = q.ask_one("SELECT to_jsonb(current_setting('server_version_num')::int)");
     version.as_i64().expect("a version")
