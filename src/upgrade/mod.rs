@@ -65,12 +65,13 @@ impl UpgradePlan {
         // Names and defaults are compared as text.
         let _quotes = Pinned::quotes();
         let mut newer = newer.clone();
-        functions::qualify(&mut newer.features)?;
         let previous = queue::read(relation.oid())?;
         let note = if previous.is_none() { Note::read(relation) } else { None };
         if let Some(note) = &note {
             newer = note.options()?.merge(&newer).map_err(Error::invalid)?;
         }
+        // The call can replace a function of the note that is gone.
+        functions::qualify(&mut newer.features)?;
         let newer = &newer;
         injection::point(c"xqueue-definition-is-read");
         let same_table = previous.as_ref().is_none_or(|entry| entry.same_table);

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::queue;
 use crate::server::relation::Relation;
 use crate::server::{context, time};
-use crate::upgrade::{attachments::BINDER, functions};
+use crate::upgrade::attachments::BINDER;
 use serde::{Deserialize, Serialize};
 use xqueue_core::definition::{Column, Definition, Made};
 use xqueue_core::options::Options;
@@ -30,7 +30,8 @@ impl Note {
         serde_json::from_str(&relation.comment_on_trigger(BINDER)?).ok()
     }
 
-    /// Returns the options that the table had as a queue, verified like a caller's options.
+    /// Returns the options that the table had as a queue, verified like a caller's options. The functions that they name
+    /// can be missing.
     pub fn options(&self) -> Result<Options> {
         let hint = || {
             format!(
@@ -43,7 +44,6 @@ impl Note {
         };
         let mut options = Options::parse(&self.options.to_string()).map_err(unusable)?;
         context::hinted(hint, || options.features.read_times(time::seconds)).map_err(unusable)?;
-        functions::qualify(&mut options.features)?;
         Ok(options)
     }
 

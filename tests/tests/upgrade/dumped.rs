@@ -151,6 +151,25 @@ fn a_column_that_was_renamed_is_found_and_options_of_the_call_go_before_those_of
     assert_eq!(columns(&mut new), ["key"]);
 }
 
+#[test]
+fn functions_that_a_dump_leaves_out_are_replaced_by_the_call() {
+    let (both, mut old, mut new) = databases(
+        "CREATE TABLE jobs (id bigint PRIMARY KEY);
+         CREATE FUNCTION log(task jsonb, event text) RETURNS void LANGUAGE sql AS '';
+         CREATE FUNCTION choose(count int) RETURNS SETOF bigint LANGUAGE sql AS 'SELECT id FROM public.jobs'",
+    );
+    let hooks = r#"{"features": {"keep": true, "on_task_change": "log", "pick": "choose"}}"#;
+    upgraded(&mut old, hooks);
+    new.run("CREATE EXTENSION xqueue");
+    both.copy(&["-t", "jobs"]);
+    for (hooks, lost) in [("", "log"), (r#""on_task_change": false"#, "choose")] {
+        let sql = format!(r#"SELECT xqueue.upgrade('jobs', '{{"features": {{{hooks}}}}}')"#);
+        expect_error(&mut new, &sql, "42883", lost);
+    }
+    let features = r#"{"features": {"on_task_change": false, "pick": false}}"#;
+    assert_eq!(upgraded(&mut new, features)["features"]["keep"], json!(true));
+}
+
 /// The registry of a whole dump has names as well.
 #[test]
 fn columns_that_were_renamed_are_found_in_a_whole_dump() {
