@@ -67,8 +67,9 @@ impl UpgradePlan {
         let mut newer = newer.clone();
         let previous = queue::read(relation.oid())?;
         let note = if previous.is_none() { Note::read(relation) } else { None };
-        if let Some(note) = &note {
-            newer = note.options()?.merge(&newer).map_err(Error::invalid)?;
+        let noted = note.as_ref().map(Note::options).transpose()?;
+        if let Some(noted) = &noted {
+            newer = noted.merge(&newer).map_err(Error::invalid)?;
         }
         // The call can replace a function of the note that is gone.
         functions::qualify(&mut newer.features)?;
@@ -182,7 +183,8 @@ impl UpgradePlan {
             ddl.push(FIRE_DEFERRED.into());
         }
         defaults::set_fields(relation, &sql, &fields, &mut ddl, &mut made);
-        let known_id = previous.as_ref().and_then(|known| known.options.features.id.as_ref());
+        let known = previous.as_ref().map(|known| &known.options).or(noted.as_ref());
+        let known_id = known.and_then(|known| known.features.id.as_ref());
         identity::give(&options, known_id, relation, &sql, &key, &mut ddl, &mut made)?;
         add_indexes(relation, &sql, &fields, &ordered_by, note.is_some(), &mut ddl, &mut made);
         let has_missed = add_triggers(relation, &sql, before.as_ref(), &mut ddl)?;

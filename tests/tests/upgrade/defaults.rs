@@ -1,6 +1,7 @@
 //! Defaults of columns: the ones that `upgrade` sets are reported when they were changed, and set again; those of users
 //! stay.
 
+use crate::dumped::databases;
 use xqueue_tests::*;
 
 /// Returns the default or the identity of a column.
@@ -114,6 +115,23 @@ fn the_default_of_a_key() {
         q.sql("SELECT xqueue.put('{q}', '[{}, {}]')");
         q.verify();
     }
+}
+
+/// A new identity would give the keys of tasks that are gone a second time.
+#[test]
+fn the_identity_of_a_key_in_a_dump_of_one_table() {
+    let (both, mut old, mut new) = databases(
+        r#"CREATE TABLE jobs (id bigint PRIMARY KEY);
+           SELECT xqueue.upgrade('jobs', '{"features": {"id": "auto_increment"}}')"#,
+    );
+    old.run("SELECT xqueue.put('jobs', '[{}, {}, {}]'); DELETE FROM jobs");
+    new.run("CREATE EXTENSION xqueue");
+    both.copy(&["-t", "jobs"]);
+    new.run("SELECT xqueue.upgrade('jobs')");
+    assert_eq!(values(&mut new, "SELECT xqueue.put('jobs', '{}')", &[])[0]["id"], json!(4));
+    // It is still the queue's, and not the table's own.
+    new.run("SELECT xqueue.downgrade('jobs')");
+    expect_error(&mut new, "INSERT INTO jobs DEFAULT VALUES", "23502", "");
 }
 
 #[test]
