@@ -36,7 +36,9 @@ impl Switch<'_> {
         if was.expires() && !is.expires() {
             ddl.extend(self.forget(Field::Expires, None));
         }
-        if was.has_deadlines() && !is.has_deadlines() {
+        // The column can be the user's own; it or the status column can be gone.
+        let has_starts = self.tasks.is_some() && self.before.fields.contains_key(&Field::Runat);
+        if was.has_deadlines() && !is.has_deadlines() && has_starts {
             ddl.push(self.before.forget(Field::Runat, Some(Status::Taken)));
         }
         if was.tries().is_some() && is.tries().is_none() {
@@ -71,7 +73,7 @@ impl Switch<'_> {
                 to.letter()
             ))
             .hint("Convert them to R, or delete them.")),
-            Some(to) => Ok(Some(self.before.convert(status, to))),
+            Some(to) => Ok(self.tasks.as_ref().map(|_| self.before.convert(status, to))),
             None => self.refuse_tasks_left(status).map(|()| None),
         }
     }

@@ -54,6 +54,39 @@ fn a_wait_for_an_end_goes_on_through_every_switch() {
     }
 }
 
+/// Each feature is switched off after each column was dropped.
+#[test]
+fn a_feature_goes_after_its_column() {
+    let mut q = queue(
+        &json!({"delayed": true, "buried": true, "zombie": "1 hour", "ttl": true, "ttr": true,
+                              "priority": true, "tube": true, "retry": true}),
+    );
+    q.sql("INSERT INTO {q} DEFAULT VALUES; SELECT xqueue.take('{q}')");
+    let columns =
+        ["status", "owner", "runat", "priority", "tube", "attempts", "expires", "ttr", "reason"];
+    for column in columns {
+        for (feature, state) in [
+            ("delayed", Some("W")),
+            ("buried", Some("B")),
+            ("zombie", Some("Z")),
+            ("ttl", None),
+            ("ttr", None),
+            ("priority", None),
+            ("tube", None),
+            ("retry", None),
+        ] {
+            let convert: Value =
+                state.map(|state| (state.to_owned(), json!("R"))).into_iter().collect();
+            let off = json!({"features": {feature: false}, "convert": convert});
+            q.sql(&format!(
+                "BEGIN; ALTER TABLE {{q}} DROP COLUMN {column} CASCADE;
+                 SELECT xqueue.upgrade('{{q}}', '{off}'); ROLLBACK"
+            ));
+        }
+    }
+    q.sql("SELECT xqueue.release_all('{q}')");
+}
+
 #[test]
 fn a_session_sees_a_switch_that_another_has_made_in_its_open_transaction() {
     let mut q = queue(&json!({}));
