@@ -159,7 +159,7 @@ fn downgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     if definition.made.status_default
         && let Some(status) = definition.fields.get(&Field::Status).and_then(current)
     {
-        ddl.push(format!("ALTER TABLE {table} ALTER COLUMN {status} DROP DEFAULT"));
+        ddl.push(format!("ALTER TABLE ONLY {table} ALTER COLUMN {status} DROP DEFAULT"));
     }
     if definition.made.key_default
         && let Some(key) = definition.key.first()
@@ -167,7 +167,7 @@ fn downgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     {
         let what = if column.is_identity { "IDENTITY" } else { "DEFAULT" };
         let key = catalog::quote(&column.name);
-        ddl.push(format!("ALTER TABLE {table} ALTER COLUMN {key} DROP {what}"));
+        ddl.push(format!("ALTER TABLE ONLY {table} ALTER COLUMN {key} DROP {what}"));
     }
     if drop_columns {
         for column in definition.made.columns.iter().filter_map(current) {

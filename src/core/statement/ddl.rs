@@ -26,7 +26,8 @@ impl Table {
                 let mut ddl =
                     vec![add(&format!("{} NOT NULL DEFAULT {default}", self.status_type))];
                 if existing != Status::Ready {
-                    ddl.push(self.set_default(field));
+                    // Tables that inherit have got the column and its default, too.
+                    ddl.push(self.alter_default("", field));
                 }
                 ddl
             }
@@ -38,11 +39,15 @@ impl Table {
         }
     }
 
-    /// Sets the default of a field whose column needs one.
+    /// Sets the default of a field whose column needs one. Tables that inherit keep theirs.
     pub fn set_default(&self, field: Field) -> String {
+        self.alter_default("ONLY ", field)
+    }
+
+    fn alter_default(&self, only: &str, field: Field) -> String {
         let default = if field == Field::Status { self.ready() } else { "0" };
         let (table, column) = (self.qualified(), self.field(field));
-        format!("ALTER TABLE {table} ALTER COLUMN {column} SET DEFAULT {default}")
+        format!("ALTER TABLE {only}{table} ALTER COLUMN {column} SET DEFAULT {default}")
     }
 
     /// Returns the default of the status column.
@@ -53,7 +58,7 @@ impl Table {
     /// Sets the default of a key of one column.
     pub fn set_key_default(&self, default: &str) -> String {
         let (table, key) = (self.qualified(), self.key_list(""));
-        format!("ALTER TABLE {table} ALTER COLUMN {key} SET DEFAULT {default}")
+        format!("ALTER TABLE ONLY {table} ALTER COLUMN {key} SET DEFAULT {default}")
     }
 
     /// Makes a key of one column an identity that starts after `last`.
@@ -67,7 +72,8 @@ impl Table {
     /// Drops the key's default or identity.
     pub fn drop_key_default(&self, is_identity: bool) -> String {
         let what = if is_identity { "IDENTITY IF EXISTS" } else { "DEFAULT" };
-        format!("ALTER TABLE {} ALTER COLUMN {} DROP {what}", self.qualified(), self.key_list(""))
+        let (table, key) = (self.qualified(), self.key_list(""));
+        format!("ALTER TABLE ONLY {table} ALTER COLUMN {key} DROP {what}")
     }
 
     /// Moves the tasks of an abolished state to another, or deletes them.

@@ -170,3 +170,26 @@ fn a_default_for_what_tasks_give() {
     q.sql("ALTER TABLE {q} ALTER priority DROP NOT NULL, ALTER priority DROP DEFAULT");
     assert_kept(&mut q, "priority");
 }
+
+#[test]
+fn the_defaults_of_a_table_that_inherits() {
+    let mut q = Queue::table(
+        "defaults",
+        "CREATE TABLE {q} (id bigint PRIMARY KEY, state text); CREATE TABLE {q}_heir () INHERITS ({q});
+         ALTER TABLE {q}_heir ALTER id SET DEFAULT 7, ALTER state SET DEFAULT 'archived'",
+    );
+    let mut heir = q.session();
+    heir.name += "_heir";
+    let mut defaults = || ["id", "state", "status"].map(|column| default_of(&mut heir, column));
+    q.sql("ALTER TABLE {q}_heir ADD status text");
+    let were = defaults();
+    q.upgrade(&json!({"fields": {"status": "state"}, "features": {"id": "time64"}}));
+    assert_eq!(defaults(), were);
+    q.sql("SELECT xqueue.downgrade('{q}', drop_columns => true)");
+    assert_eq!(defaults(), were);
+    q.sql("ALTER TABLE {q}_heir DROP status");
+    // The table inherits the added column, with its default for new rows.
+    q.upgrade(&json!({"existing": "D", "features": {"id": "time64"}}));
+    q.upgrade(&json!({"features": {"id": false}}));
+    assert_eq!(defaults(), [were[0].as_str(), &were[1], "'R'::text"]);
+}
