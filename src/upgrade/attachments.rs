@@ -3,7 +3,8 @@
 use crate::error::Result;
 use crate::queue::{WantedIndex, triggers};
 use crate::server::relation::{ColumnType, Relation};
-use crate::server::{catalog, index};
+use crate::server::value::Value;
+use crate::server::{catalog, index, spi, types, xact};
 use std::collections::BTreeMap;
 use xqueue_core::definition::Made;
 use xqueue_core::field::Field;
@@ -12,6 +13,8 @@ use xqueue_core::statement::{Index, TRIGGERS, Table};
 /// The trigger that the indexes depend on.
 pub const BINDER: &str = "xqueue_insert";
 
+/// Adds DDL for indexes that are missing, wrong or not needed. Returns true if the queue's triggers do not depend on
+/// one of the indexes that stay, for example after pg_upgrade.
 pub fn add_indexes(
     relation: &Relation,
     sql: &Table,
@@ -20,7 +23,7 @@ pub fn add_indexes(
     is_restored: bool,
     ddl: &mut Vec<String>,
     made: &mut Made,
-) {
+) -> bool {
     let present = index::of(relation);
     for index in Index::ALL {
         if !sql.needs_index(index) {
@@ -43,6 +46,10 @@ pub fn add_indexes(
             made.indexes.insert(index.suffix().to_string(), name);
         }
     }
+    let bound = bound_indexes(relation);
+    let is_unbound = |name: &String| !bound.contains(name) && has_index(relation, name);
+    // A fixed snapshot can be older than the dependencies.
+    !xact::has_fixed_snapshot() && made.indexes.values().any(is_unbound)
 }
 
 /// Returns whether the extension gives such a name to an index of this kind. The table can have been renamed since, and
@@ -69,9 +76,12 @@ fn drop_index(
 /// schema can have taken the name.
 pub fn drop_index_if_there(relation: &Relation, name: &str) -> Option<String> {
     let schema = catalog::quote(&catalog::schema_name(relation.schema()));
+    has_index(relation, name).then(|| format!("DROP INDEX {schema}.{}", catalog::quote(name)))
+}
+
+fn has_index(relation: &Relation, name: &str) -> bool {
     let is_it = |oid| catalog::table_name(oid).is_some_and(|(_, found)| found == name);
-    let is_there = relation.indexes().into_iter().any(is_it);
-    is_there.then(|| format!("DROP INDEX {schema}.{}", catalog::quote(name)))
+    relation.indexes().into_iter().any(is_it)
 }
 
 /// Makes the queue's triggers depend on the indexes that the extension made. This keeps others, for example schema
@@ -82,6 +92,23 @@ pub fn bind_indexes(relation: &Relation, made: &Made) {
         name.is_some_and(|name| made.indexes.values().any(|made| *made == name))
     };
     relation.bind_indexes(BINDER, is_made);
+}
+
+/// Returns the names of the indexes that `bind_indexes` has bound.
+fn bound_indexes(relation: &Relation) -> Vec<String> {
+    let sql = format!(
+        "SELECT c.relname FROM pg_catalog.pg_trigger t \
+         JOIN pg_catalog.pg_depend d ON d.objid OPERATOR(pg_catalog.=) t.oid \
+         AND d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_trigger'::pg_catalog.regclass \
+         AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass \
+         JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) d.refobjid \
+         AND c.relkind OPERATOR(pg_catalog.=) 'i' \
+         WHERE t.tgrelid OPERATOR(pg_catalog.=) $1 AND t.tgname OPERATOR(pg_catalog.=) '{BINDER}'"
+    );
+    spi::connect(|spi| {
+        let rows = spi.run_with(&sql, &[(types::OID, Some(Value::oid(relation.oid())))]);
+        (0..rows.len()).filter_map(|row| rows.text(row, 1)).collect()
+    })
 }
 
 /// Removes the dependencies, so that the indexes can be dropped and recreated.

@@ -186,7 +186,8 @@ impl UpgradePlan {
         let known = previous.as_ref().map(|known| &known.options).or(noted.as_ref());
         let known_id = known.and_then(|known| known.features.id.as_ref());
         identity::give(&options, known_id, relation, &sql, &key, &mut ddl, &mut made)?;
-        add_indexes(relation, &sql, &fields, &ordered_by, note.is_some(), &mut ddl, &mut made);
+        let is_unbound =
+            add_indexes(relation, &sql, &fields, &ordered_by, note.is_some(), &mut ddl, &mut made);
         let has_missed = add_triggers(relation, &sql, before.as_ref(), &mut ddl)?;
         refuse_hidden_rows(relation, &sql, &ddl)?;
         let needs_table_alone = ddl.iter().any(|statement| {
@@ -218,7 +219,7 @@ impl UpgradePlan {
         let tubes = previous.as_ref().map(counted).unwrap_or_default();
         Ok(UpgradePlan {
             // A restored table's definition is rewritten, so that its column numbers are valid again.
-            redefines: !same_table || previous.as_ref() != Some(&definition),
+            redefines: is_unbound || !same_table || previous.as_ref() != Some(&definition),
             advice,
             is_new,
             has_missed,
