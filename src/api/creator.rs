@@ -16,8 +16,8 @@ use crate::server::value::Value;
 use crate::server::xact::{self, Verdict};
 use crate::server::{catalog, context, jsonb, process, spi, sql_name, subscription, time, user};
 use crate::upgrade::{
-    Advice, FIRE_DEFERRED, UpgradePlan, bind_indexes, changes_rows, describe, drop_index_if_there,
-    return_type, unbind_indexes, write_note,
+    Advice, FIRE_DEFERRED, UpgradePlan, bind_indexes, bound_indexes, changes_rows, describe,
+    drop_index_if_there, return_type, unbind_indexes, write_note,
 };
 use crate::write::time64;
 use crate::{sql_functions, transaction};
@@ -151,8 +151,11 @@ fn downgrade_impl(call: &Call) -> Result<Option<Value<'_>>> {
     let drop_trigger =
         |trigger: Present| format!("DROP TRIGGER {} ON {table}", catalog::quote(&trigger.name));
     let mut ddl: Vec<String> = triggers.map(drop_trigger).collect();
-    let indexes = definition.made.indexes.values();
-    ddl.extend(indexes.filter_map(|name| drop_index_if_there(&relation, name)));
+    let mut indexes = bound_indexes(&relation);
+    indexes.extend(definition.made.indexes.values().cloned());
+    indexes.sort();
+    indexes.dedup();
+    ddl.extend(indexes.iter().filter_map(|name| drop_index_if_there(&relation, name)));
     let current = |wanted: &xqueue_core::definition::Column| {
         queue::column_of(&relation, wanted, same_table).map(|column| catalog::quote(&column.name))
     };

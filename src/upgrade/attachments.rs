@@ -24,7 +24,9 @@ pub fn add_indexes(
     ddl: &mut Vec<String>,
     made: &mut Made,
 ) -> bool {
-    let present = index::of(relation);
+    let (present, bound) = (index::of(relation), bound_indexes(relation));
+    let is_known = |name: &&String| made.indexes.values().any(|known| known == *name);
+    let mut renamed: Vec<String> = bound.iter().filter(|name| !is_known(name)).cloned().collect();
     for index in Index::ALL {
         if !sql.needs_index(index) {
             drop_index(relation, index, ddl, made);
@@ -33,9 +35,12 @@ pub fn add_indexes(
         let wanted = WantedIndex::new(relation, sql, index, fields, order);
         let prefix = format!("xqueue_{}", relation.name());
         if let Some(known) = present.iter().find(|known| wanted.is_served_by(known)) {
-            // An index of a restored table; the registry does not know it yet.
+            // The registry does not know an index that was renamed, or that of a restored table, yet.
             let name = catalog::table_name(known.oid).map(|(_, name)| name);
-            if let Some(name) = name.filter(|name| is_restored && is_own_name(name, index)) {
+            let is_ours =
+                |name: &String| renamed.contains(name) || is_restored && is_own_name(name, index);
+            if let Some(name) = name.filter(is_ours) {
+                renamed.retain(|other| *other != name);
                 made.indexes.insert(index.suffix().to_string(), name);
             }
         } else {
@@ -46,7 +51,7 @@ pub fn add_indexes(
             made.indexes.insert(index.suffix().to_string(), name);
         }
     }
-    let bound = bound_indexes(relation);
+    ddl.extend(renamed.iter().filter_map(|name| drop_index_if_there(relation, name)));
     let is_unbound = |name: &String| !bound.contains(name) && has_index(relation, name);
     // A fixed snapshot can be older than the dependencies.
     !xact::has_fixed_snapshot() && made.indexes.values().any(is_unbound)
@@ -94,8 +99,8 @@ pub fn bind_indexes(relation: &Relation, made: &Made) {
     relation.bind_indexes(BINDER, is_made);
 }
 
-/// Returns the names of the indexes that `bind_indexes` has bound.
-fn bound_indexes(relation: &Relation) -> Vec<String> {
+/// Returns the names of the indexes that `bind_indexes` has bound. A renamed index stays bound.
+pub fn bound_indexes(relation: &Relation) -> Vec<String> {
     let sql = format!(
         "SELECT c.relname FROM pg_catalog.pg_trigger t \
          JOIN pg_catalog.pg_depend d ON d.objid OPERATOR(pg_catalog.=) t.oid \

@@ -33,7 +33,7 @@ use xqueue_core::statement::Table;
 use xqueue_core::status::Status;
 
 pub use advice::Advice;
-pub use attachments::{bind_indexes, drop_index_if_there, unbind_indexes};
+pub use attachments::{bind_indexes, bound_indexes, drop_index_if_there, unbind_indexes};
 pub use functions::return_type;
 pub use note::{is_current as is_noted, write as write_note};
 

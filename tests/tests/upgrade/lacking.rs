@@ -40,6 +40,28 @@ fn an_index_is_not_dropped_in_passing() {
 }
 
 #[test]
+fn an_index_that_was_renamed() {
+    let options = json!({"features": {"buried": true}});
+    let mut q = Queue::with("lacking", "id bigint PRIMARY KEY", &options);
+    let rename = |q: &mut Queue, what: &str| {
+        let index = q.index(what);
+        q.sql(&format!("ALTER INDEX {index} RENAME TO {{q}}_{what}"));
+    };
+    rename(&mut q, "ready");
+    rename(&mut q, "buried");
+    q.upgrade(&json!({"features": {"buried": false, "keep": true}}));
+    let left = definitions(&mut q, INDEXES);
+    assert!(left.lines().count() == 3 && left.contains("_ready ON"), "{left}");
+    q.fails("DROP INDEX {q}_ready", "2BP01", "cannot drop index");
+    rename(&mut q, "taken");
+    q.sql("SELECT xqueue.downgrade('{q}')");
+    let left = definitions(&mut q, INDEXES);
+    assert_eq!(left.lines().count(), 1, "{left}");
+    q.sql("DROP TABLE {q}");
+    q.abandon();
+}
+
+#[test]
 fn a_lost_index_is_noticed() {
     let mut q = Queue::with("lacking", "id bigint PRIMARY KEY", &json!({}));
     let index = q.index("ready");
