@@ -123,10 +123,12 @@ fn measured() -> Vec<Measured> {
     let measured = |(table, listed): (Oid, Listed)| {
         let statistics = statistics_of(table)?;
         let (schema, name) = catalog::table_name(table)?;
-        let oldest_ready = oldest_ready(table, &statistics).or_raise().seen().flatten();
+        let oldest = oldest_ready(table, &statistics).or_raise();
+        let is_busy = matches!(oldest, Sight::Busy);
+        let oldest_ready = oldest.seen().flatten();
         let mut measured =
             statistics.measured([database.clone(), schema, name], listed.tubes, oldest_ready);
-        measured.has_error |= worker_fails;
+        measured.has_error |= worker_fails || is_busy;
         Some(measured)
     };
     all_listed().into_iter().filter_map(measured).collect()

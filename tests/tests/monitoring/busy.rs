@@ -91,6 +91,8 @@ fn a_monitor_waits_for_no_lock() {
             let error = error_shown(c, &q);
             let is_busy = error.as_ref().is_some_and(|error| error.starts_with("busy"));
             assert_eq!(is_busy, is_in_the_way, "{lock}: {error:?}");
+            let metric = "SELECT value = 1 FROM xqueue.metric WHERE name = 'xqueue_error'";
+            assert_eq!(scalar::<bool>(c, metric, &[]), is_in_the_way, "{lock}");
             let check: Value = scalar(c, "SELECT xqueue.check($1)", &[&q.name]);
             let problem = check["problems"][0].as_str().unwrap_or_default();
             assert_eq!(problem.starts_with("busy"), is_in_the_way, "{lock}: {check}");
