@@ -90,7 +90,7 @@ fn measured(slot: SlotId, now: i64) -> Option<Measured> {
     }
     drop(slot);
     let names = names.map(|name| name.read());
-    let tubes = tubes.map(|tube| tube.read()).into_iter().take_while(|tube| !tube.is_empty());
+    let tubes = tubes.iter().flatten().map(|tube| tube.read());
     let oldest_ready = ready_since.map(|since| time::seconds_of((now - since).max(0)));
     Some(statistics.measured(names, tubes, oldest_ready)).filter(|queue| !queue.names[2].is_empty())
 }

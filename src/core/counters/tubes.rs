@@ -22,8 +22,9 @@ pub struct TubeCounters {
 #[derive(Clone, Copy)]
 pub struct CountedTubes {
     counters: [TubeCounters; TUBES_COUNTED],
-    /// Empty names follow the last tube.
     names: [[u8; NAME_LENGTH]; TUBES_COUNTED],
+    /// How many tubes have names. A name can be empty.
+    named: usize,
 }
 
 /// Mutable view of a queue's tubes. The first change clears the entries that another queue has left in the slot.
@@ -36,10 +37,11 @@ impl CountedTubes {
     pub const NONE: CountedTubes = CountedTubes {
         counters: [TubeCounters { tasks: [0; _], since: [0; _], transitions: [[0; _]; _] }; _],
         names: [[0; _]; _],
+        named: 0,
     };
 
-    fn names(&self) -> [Text<NAME_LENGTH>; TUBES_COUNTED] {
-        self.names.map(Text)
+    fn names(&self) -> [Option<Text<NAME_LENGTH>>; TUBES_COUNTED] {
+        std::array::from_fn(|tube| (tube < self.named).then(|| Text(self.names[tube])))
     }
 }
 
@@ -49,7 +51,7 @@ impl OfTubes<'_> {
     }
 
     /// Returns the names, truncated if too long.
-    pub fn names(&self) -> [Text<NAME_LENGTH>; TUBES_COUNTED] {
+    pub fn names(&self) -> [Option<Text<NAME_LENGTH>>; TUBES_COUNTED] {
         self.read().names()
     }
 
@@ -107,8 +109,9 @@ impl OfTubes<'_> {
         if tubes.is_empty() && !*self.are_there {
             return;
         }
-        let names = tubes.iter().map(String::as_str).chain(std::iter::repeat(""));
-        self.made().names.iter_mut().zip(names).for_each(|(place, name)| set_text(place, name));
+        let made = self.made();
+        made.named = tubes.len();
+        made.names.iter_mut().zip(tubes).for_each(|(place, name)| set_text(place, name));
     }
 }
 
@@ -136,15 +139,26 @@ mod tests {
         of.reset_transitions();
         assert!(!*of.are_there && of.counted.counters[3].tasks == [2; 6]);
         of.commit(&put, false);
-        assert_eq!(
-            (of.counted.counters[3].tasks, of.counted.names()[0].read()),
-            ([1; 6], String::new())
-        );
+        assert_eq!((of.counted.counters[3].tasks, names(&of).len()), ([1; 6], 0));
         of.commit(&empty, false);
         assert_eq!(of.counted.counters[3].tasks, [0; 6]);
         let mut counts = Counts::default();
         counts.tubes[2] = [7; 6];
         of.set_counted(&counts);
         assert_eq!(of.counted.counters[2].tasks, [7; 6]);
+    }
+
+    fn names(of: &OfTubes) -> Vec<String> {
+        of.names().iter().flatten().map(Text::read).collect()
+    }
+
+    #[test]
+    fn a_name_can_be_empty() {
+        let (mut are_there, mut counted) = (false, CountedTubes::NONE);
+        let mut of = OfTubes { are_there: &mut are_there, counted: &mut counted };
+        for tubes in [vec!["a", "", "b"], vec!["", "c"], vec![""], vec![]] {
+            of.set_names(&tubes.iter().map(ToString::to_string).collect::<Vec<_>>());
+            assert_eq!(names(&of), tubes);
+        }
     }
 }

@@ -48,10 +48,7 @@ pub fn first_datagram(text: &[u8], limit: usize) -> &[u8] {
 /// names and patterns. A changed name gets a short hash of the original, so that `заказы` and `клиенты`, or `a b` and
 /// `a.b`, have different paths. The hash depends on the name alone, so paths are stable.
 pub fn safe_name(name: &str) -> String {
-    if name.is_empty() {
-        return "_".to_string();
-    }
-    let safe = replaced(name);
+    let safe = if name.is_empty() { "_".into() } else { replaced(name) };
     if safe == name { safe } else { format!("{safe}-{:08x}", fnv1a(name)) }
 }
 
@@ -167,7 +164,7 @@ mod tests {
         for name in ["jobs", "Jobs", "job_2", "a-b", "_", "0"] {
             assert_eq!(safe_name(name), name);
         }
-        assert_eq!(safe_name(""), "_");
+        assert_eq!(safe_name(""), "_-811c9dc5");
     }
 
     #[test]

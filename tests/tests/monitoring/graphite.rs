@@ -112,7 +112,7 @@ fn tcp_values_of_every_state_tube_database_and_name() {
     drop(sender.server.new_database("other"));
     let mut elsewhere = make("other", "elsewhere", &json!({}));
     elsewhere.fill(5);
-    let mut tubes = make("postgres", "tubes", &json!({"tube_stats": ["a.b"]}));
+    let mut tubes = make("postgres", "tubes", &json!({"tube_stats": ["", "a.b"]}));
     tubes.sql("SELECT xqueue.put('{q}', '[{}, {}]', tube => 'a.b')");
 
     sender.send_to(carbon.port, "tcp", "it");
@@ -128,6 +128,7 @@ fn tcp_values_of_every_state_tube_database_and_name() {
         ("other.public.elsewhere.ready", 5.0),
         ("postgres.public.tubes.calls.put", 2.0),
         ("postgres.public.tubes.tubes.a_b-108bf50c.ready", 2.0),
+        ("postgres.public.tubes.tubes._-811c9dc5.ready", 0.0),
     ] {
         wait_for_value(&carbon, &format!("it.{metric}"), value);
     }
