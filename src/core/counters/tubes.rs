@@ -3,9 +3,11 @@
 
 use crate::change::{Counts, Transitions};
 use crate::counters::shown::{NAME_LENGTH, Text, set_text};
+use crate::metrics::fnv1a;
 use crate::options::TUBES_COUNTED;
 use crate::status::Tasks;
 use crate::transaction::counters::{CounterChange, add, add_all};
+use std::io::Write;
 
 /// Counters of a tube.
 #[repr(C)]
@@ -50,7 +52,7 @@ impl OfTubes<'_> {
         &self.read().counters
     }
 
-    /// Returns the names, truncated if too long.
+    /// Returns the names, shortened if too long.
     pub fn names(&self) -> [Option<Text<NAME_LENGTH>>; TUBES_COUNTED] {
         self.read().names()
     }
@@ -104,14 +106,24 @@ impl OfTubes<'_> {
         self.known().iter_mut().for_each(|tube| tube.transitions = Transitions::default());
     }
 
-    /// Sets the names; long names are truncated.
+    /// Sets the names; long names are shortened.
     pub fn set_names(&mut self, tubes: &[String]) {
         if tubes.is_empty() && !*self.are_there {
             return;
         }
         let made = self.made();
         made.named = tubes.len();
-        made.names.iter_mut().zip(tubes).for_each(|(place, name)| set_text(place, name));
+        made.names.iter_mut().zip(tubes).for_each(|(place, name)| set_name(place, name));
+    }
+}
+
+/// Stores a name. A name that is too long is shortened and gets a hash of the whole name.
+fn set_name(place: &mut [u8; NAME_LENGTH], name: &str) {
+    set_text(place, name);
+    if name.len() >= NAME_LENGTH {
+        let end = name.floor_char_boundary(NAME_LENGTH - "-01234567\0".len());
+        // There is room, so writing cannot fail.
+        let _ = write!(&mut place[end..], "-{:08x}\0", fnv1a(name));
     }
 }
 
@@ -160,5 +172,20 @@ mod tests {
             of.set_names(&tubes.iter().map(ToString::to_string).collect::<Vec<_>>());
             assert_eq!(names(&of), tubes);
         }
+    }
+
+    #[test]
+    fn long_names_stay_apart() {
+        let (mut are_there, mut counted) = (false, CountedTubes::NONE);
+        let mut of = OfTubes { are_there: &mut are_there, counted: &mut counted };
+        let [short, long, odd] = ["x".repeat(63), "x".repeat(64), "é".repeat(40)];
+        of.set_names(&[short.clone(), long.clone(), long.clone() + "y", odd.clone()]);
+        let expected = [
+            short,
+            format!("{}-{:08x}", &long[..54], fnv1a(&long)),
+            format!("{}-{:08x}", &long[..54], fnv1a(&(long.clone() + "y"))),
+            format!("{}-{:08x}", &odd[..54], fnv1a(&odd)),
+        ];
+        assert_eq!(names(&of), expected);
     }
 }

@@ -68,7 +68,7 @@ fn replaced(name: &str) -> String {
 }
 
 /// Computes FNV-1a. It is implemented here because the standard library's hash can change between versions of Rust.
-fn fnv1a(name: &str) -> u32 {
+pub(crate) fn fnv1a(name: &str) -> u32 {
     name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 

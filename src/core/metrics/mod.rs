@@ -7,5 +7,6 @@ mod open_metrics;
 mod tests;
 
 pub use family::{Counters, Measured, MeasuredWorker, families};
+pub(crate) use graphite::fnv1a;
 pub use graphite::{first_datagram, graphite_lines};
 pub use open_metrics::open_metrics;
