@@ -219,6 +219,9 @@ def paused_and_resumed(page):
     page.click("Resume", "#pause")
     page.until("document.querySelector('#pause .badge').textContent === 'running'", "it is not paused")
     equal(sql("SELECT paused_until IS NULL FROM xqueue.definitions WHERE queue = 'idle'::regclass"), "t")
+    sql("SELECT xqueue.pause('idle', '280000 years')")
+    page.until("document.querySelector('#pause .badge').textContent === 'paused'", "it is paused, past JavaScript's last time")
+    sql("SELECT xqueue.resume('idle')")
     sql("SELECT xqueue.upgrade('idle', '{\"features\": {\"guard\": false, \"ttl\": true}}')")
     names = "document.querySelector('#badges').textContent"
     page.until(f"{names}.includes('ttl') && !{names}.includes('guard')", "the features that are on have badges")

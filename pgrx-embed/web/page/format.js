@@ -42,10 +42,14 @@ export function time(milliseconds) {
   return clock.format(milliseconds);
 }
 
+/** The last time that JavaScript knows, in milliseconds since 1970; the server knows later ones. */
+const LAST = 8.64e15;
+
 /** The end of a pause, as the server says it: seconds since 1970, or "infinity". */
 export function pause(until) {
   if (until === null || until === undefined) return '';
-  return until === 'infinity' ? 'paused' : `paused until ${day.format(Number(until) * 1000)}`;
+  if (until === 'infinity' || Number(until) * 1000 > LAST) return 'paused';
+  return `paused until ${day.format(Number(until) * 1000)}`;
 }
 
 /** "1 task", "2 tasks". */
