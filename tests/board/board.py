@@ -42,6 +42,11 @@ class Page:
         return self.value(f"""[...document.querySelectorAll('#{section} tbody tr')].map((row) => [...row.cells]
             .filter((cell) => cell.offsetParent).map((cell) => cell.innerText.trim()))""")
 
+    def falsify(self, change):
+        """Changes each further `answer` of the board before the page sees it."""
+        self.value(f"""(() => {{ const ask = window.fetch; window.fetch = async (...given) => {{
+            const answer = await (await ask(...given)).json(); {change}; return Response.json(answer); }}; }})()""")
+
     def click(self, label, within="body"):
         buttons = f"[...document.querySelectorAll({json.dumps(within + ' button')})]"
         self.value(f"{buttons}.find((button) => button.textContent === {json.dumps(label)}).click()")
@@ -132,6 +137,14 @@ def many_queues(page):
         equal({row[0][:8] for row in page.rows("queues")}, {"many.q15"})
     finally:
         sql("SELECT xqueue.drop('many.q' || n) FROM generate_series(101, 160) AS n; DROP SCHEMA many")
+
+
+def slow_tasks(page):
+    """percentiles above the greatest bound are told from those of no task"""
+    page.open(queue="public.jobs")
+    page.falsify("Object.assign(answer.latency, { wait: [null, null, null], taken: 1, acked: 0 })")
+    page.until("document.getElementById('tiles').textContent.includes('>8 h · >8 h · >8 h')", "the bounds")
+    equal(page.tiles()["Work p50 · p95 · p99"], "–")
 
 
 def keyboard(page):
@@ -403,8 +416,8 @@ def no_problems(browser):
     equal([url for url in browser.requests if not url.startswith(("http://127.0.0.1:", "about:"))], [])
 
 
-LOOKING = (queues_with_numbers, plots_move, lists_of_sessions, names_are_text, many_queues, keyboard, fits, hidden_page,
-           read_only, owners_code, one_connection, key_stays_here, silent_connections)
+LOOKING = (queues_with_numbers, plots_move, lists_of_sessions, names_are_text, many_queues, slow_tasks, keyboard, fits,
+           hidden_page, read_only, owners_code, one_connection, key_stays_here, silent_connections)
 WRITING = (retried_and_deleted, paused_and_resumed, taken_task_stays, foreign_requests)
 OTHERS = (logins, trusting_server, nothing_to_show, settings_of_looks)
 

@@ -224,8 +224,6 @@ function showQueue(queue, answer) {
   history.pushTotals(`queue ${queue}`, lastAnswer, totals(stats.transitions), states(now));
   history.push(queue, lastAnswer, { ready: now.ready });
   plot(`queue ${queue}`);
-  const wait = latency?.wait ?? [];
-  const work = latency?.work ?? [];
   const tiles = [
     ['Ready', number(now.ready), 'ready'],
     ['Taken', number(now.taken), 'taken'],
@@ -236,8 +234,8 @@ function showQueue(queue, answer) {
     ['Oldest ready', duration(known.oldest)],
     ['Consumers waiting', number(stats.consumers)],
     ...(stats.capacity ? [['Capacity', number(stats.capacity)]] : []),
-    ['Wait p50 · p95 · p99', quantiles(wait)],
-    ['Work p50 · p95 · p99', quantiles(work)],
+    ['Wait p50 · p95 · p99', quantiles(latency?.wait, latency?.taken)],
+    ['Work p50 · p95 · p99', quantiles(latency?.work, latency?.acked)],
   ];
   showTiles(tiles);
   if (stats.error) {
@@ -264,8 +262,8 @@ function states({ ready, taken, waiting, buried: aside }) {
   return { ready, taken, waiting, buried: aside };
 }
 
-function quantiles(bounds) {
-  if (bounds.every((bound) => bound === null)) return NONE;
+function quantiles(bounds, tasks) {
+  if (!tasks) return NONE;
   return bounds.map((bound) => (bound === null ? '>8 h' : `≤${duration(bound)}`)).join(' · ');
 }
 
