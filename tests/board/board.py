@@ -147,6 +147,23 @@ def slow_tasks(page):
     equal(page.tiles()["Work p50 · p95 · p99"], "–")
 
 
+def failed_section(page):
+    """a list of queues that cannot be read leaves no old numbers"""
+    page.open()
+    page.falsify("answer.queues = { error: { message: 'no time' } }")
+    page.until("document.getElementById('matching').textContent === 'Not shown: no time'", "the reason")
+    equal(page.value("['tiles', 'plots', 'table-queues', 'pages'].map((id) => document.getElementById(id).hidden)"), [True] * 4)
+
+
+def moving(page):
+    """each page has all its parts, whatever page was before"""
+    page.open(queue="public.none")
+    jobs = ("queue=public.jobs", "#badges .badge")
+    for to, part in (("", "#tiles .ready"), jobs, ("", "#table-queues tbody a"), jobs):
+        page.value(f"location.hash = '{to}'")
+        page.until(f"Boolean(document.querySelector('{part}')?.offsetParent)", f"what is shown at '{to}'")
+
+
 def keyboard(page):
     """the page is used by keyboard"""
     page.open()
@@ -416,8 +433,8 @@ def no_problems(browser):
     equal([url for url in browser.requests if not url.startswith(("http://127.0.0.1:", "about:"))], [])
 
 
-LOOKING = (queues_with_numbers, plots_move, lists_of_sessions, names_are_text, many_queues, slow_tasks, keyboard, fits,
-           hidden_page, read_only, owners_code, one_connection, key_stays_here, silent_connections)
+LOOKING = (queues_with_numbers, plots_move, lists_of_sessions, names_are_text, many_queues, slow_tasks, failed_section,
+           moving, keyboard, fits, hidden_page, read_only, owners_code, one_connection, key_stays_here, silent_connections)
 WRITING = (retried_and_deleted, paused_and_resumed, taken_task_stays, foreign_requests)
 OTHERS = (logins, trusting_server, nothing_to_show, settings_of_looks)
 

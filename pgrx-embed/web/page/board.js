@@ -167,7 +167,10 @@ function showPage(queue) {
 }
 
 function showQueues(section) {
-  if (section.error) {
+  const isShown = !section.error;
+  for (const id of ['tiles', 'plots', 'table-queues', 'pages']) byId(id).hidden = !isShown;
+  if (!isShown) {
+    byId('queues').querySelector('.empty').hidden = true;
     setText(byId('matching'), `Not shown: ${section.error.message}`);
     return;
   }
@@ -211,10 +214,11 @@ function showQueues(section) {
 
 function showQueue(queue, answer) {
   const { queue: known, latency } = answer;
-  const isGone = !known || known.error;
-  byId('tiles').hidden = byId('plots').hidden = isGone;
+  const isGone = Boolean(!known || known.error);
+  for (const id of ['tiles', 'plots', 'badges', 'pause']) byId(id).hidden = isGone;
   buried.update(answer.buried, known?.stats?.tasks?.buried);
   if (isGone) {
+    showRetryAll(0);
     byId('problem').hidden = false;
     setText(byId('problem'), known?.error?.message ?? 'There is no such queue, or this role may not look at it.');
     return;
@@ -287,7 +291,7 @@ function showTiles(tiles) {
 function showFeatures(features) {
   const target = byId('badges');
   const state = JSON.stringify(features);
-  if (target.dataset.state === state) return;
+  if (target.dataset.state === state && target.firstChild) return;
   target.dataset.state = state;
   const names = Object.keys(features).filter((name) => features[name] !== false);
   target.replaceChildren(
