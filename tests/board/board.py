@@ -9,7 +9,7 @@ import urllib.parse
 
 from browser import Browser
 from surroundings import (BIG, DATABASE, FIRED, HOSTILE, ODD, ODD_SHOWN, PASSWORD, POISON, READER, SCRIPT, STRANGER, TRAP,
-                          Board, Listener, failure, make, server, sql, unmake)
+                          Board, Listener, Session, failure, make, server, sql, unmake)
 import tap
 from tap import equal, until
 
@@ -103,6 +103,18 @@ def lists_of_sessions(page):
     assert all(row[3].startswith("4 min") for row in in_flight), in_flight
     equal([[row[0], *row[2:]] for row in page.rows("consumers")], [["public.idle", pids["waiter"], "waiter"]])
     equal([[row[0], row[1], *row[3:]] for row in page.rows("producers")], [["public.room", "1", pids["putter"], "putter"]])
+
+
+def long_keys(page):
+    """tasks in flight whose keys begin in the same way are told apart"""
+    sql("CREATE TABLE long (id text PRIMARY KEY); SELECT xqueue.upgrade('long');"
+        "INSERT INTO long SELECT repeat('x', 200) || n FROM generate_series(1, 3) AS n")
+    try:
+        with closing(Session("long", "SELECT xqueue.take('long', count => 3);\n")):
+            page.open(queue="public.long")
+            page.until("document.querySelectorAll('#in_flight tbody tr').length === 3", "a row for each")
+    finally:
+        sql("DROP TABLE long")
 
 
 def names_are_text(page):
@@ -433,8 +445,9 @@ def no_problems(browser):
     equal([url for url in browser.requests if not url.startswith(("http://127.0.0.1:", "about:"))], [])
 
 
-LOOKING = (queues_with_numbers, plots_move, lists_of_sessions, names_are_text, many_queues, slow_tasks, failed_section,
-           moving, keyboard, fits, hidden_page, read_only, owners_code, one_connection, key_stays_here, silent_connections)
+LOOKING = (queues_with_numbers, plots_move, lists_of_sessions, long_keys, names_are_text, many_queues, slow_tasks,
+           failed_section, moving, keyboard, fits, hidden_page, read_only, owners_code, one_connection, key_stays_here,
+           silent_connections)
 WRITING = (retried_and_deleted, paused_and_resumed, taken_task_stays, foreign_requests)
 OTHERS = (logins, trusting_server, nothing_to_show, settings_of_looks)
 

@@ -119,7 +119,7 @@ export function makeLists(now) {
         processColumn,
         clientColumn,
       ],
-      (row) => `${row.queue} ${row.key}`,
+      (row) => `${row.queue} ${row.id}`,
       'No task is taken.',
     ),
     consumers: new List(
