@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"log"
 	"os/signal"
@@ -98,9 +99,12 @@ func main() {
 		db, err := pool.Conn(ctx) // One connection from take to ack.
 		if err == nil {
 			err = consume(ctx, db, stopping)
+			if err != nil { // A connection that returns to the pool would keep its tasks.
+				db.Raw(func(any) error { return driver.ErrBadConn })
+			}
 			db.Close()
 		}
-		if err != nil { // The server has given back the tasks of a lost connection.
+		if err != nil { // The server gives back the tasks of a closed connection.
 			log.Print(err)
 			time.Sleep(time.Second)
 		}
