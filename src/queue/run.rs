@@ -21,9 +21,9 @@ impl Queue {
         arguments: &Arguments,
     ) -> Rows<'spi> {
         let prepared = self.prepared(spi, statement);
-        let value = |parameter: &Parameter| match parameter {
-            Parameter::EmptyRow => Value::empty_row(self.row_type),
-            parameter => arguments.get(*parameter),
+        let value = |parameter: &Parameter| {
+            let is_empty_row = *parameter == Parameter::EmptyRow;
+            if is_empty_row { Value::empty_row(self.row_type) } else { arguments.get(*parameter) }
         };
         spi.run_plan(&prepared.plan, prepared.parameters.iter().map(value))
     }
