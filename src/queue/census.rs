@@ -144,10 +144,9 @@ const LOOKED_AT: usize = 100;
 /// no index.
 pub fn oldest_ready(queue: &Queue) -> Result<Option<i64>> {
     let relation = table(queue)?;
-    let wanted = match queue.features().has_subqueues() {
-        true => queue.sql.order_index(),
-        false => Index::Ready,
-    };
+    // The index of sub-queues has no order by priority.
+    let has_subqueues = queue.features().has_subqueues();
+    let wanted = if has_subqueues { queue.sql.order_index() } else { Index::Ready };
     let Some(index) = queue.index(&relation, wanted) else { return Ok(None) };
     let (snapshot, now) = (Snapshot::of_statement(), time::now());
     let mut oldest = None;
@@ -155,7 +154,8 @@ pub fn oldest_ready(queue: &Queue) -> Result<Option<i64>> {
     let mut look = |bounds: Vec<Bound>| -> Option<i64> {
         let (mut left, mut first) = (LOOKED_AT, None);
         relation.scan_by(index, &bounds, &snapshot, |row| {
-            let priority = queue.priority(queue.value_of(row, Field::Priority));
+            let priority = queue.value_of(row, Field::Priority).filter(|_| !has_subqueues);
+            let priority = queue.priority(priority);
             if first.is_some_and(|first| first != priority) {
                 return false;
             }

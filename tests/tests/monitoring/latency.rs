@@ -58,9 +58,11 @@ fn of_each_priority_the_first_is_looked_at() {
 
 #[test]
 fn a_subqueue_that_nobody_serves_has_an_age() {
-    let mut q = Queue::with("latency", COLUMNS, &json!({"features": {"utube": true}}));
-    q.sql("SELECT xqueue.put('{q}', '{}', tube => 'a')");
-    wait_for_age(&mut q, 0.1);
+    for features in [json!({"utube": true}), json!({"utube": true, "priority": true})] {
+        let mut q = Queue::with("latency", COLUMNS, &json!({"features": features}));
+        q.sql("SELECT xqueue.put('{q}', '{}', tube => 'a')");
+        wait_for_age(&mut q, 0.1);
+    }
 }
 
 #[test]
