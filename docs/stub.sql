@@ -264,7 +264,9 @@ BEGIN
         CASE WHEN xqueue.has(q.features, 'ttl') THEN format('AND (%1$I IS NULL OR %1$I > clock_timestamp())', q.fields->>'expires') END,
         CASE WHEN xqueue.has(q.features, 'priority') THEN format('%I,', q.fields->>'priority') END,
         status, q.fields->>'owner',
-        CASE WHEN xqueue.has(q.features, 'retry') THEN format(', %1$I = %1$I + 1', q.fields->>'attempts') END)
+        concat(CASE WHEN xqueue.has(q.features, 'retry') THEN format(', %1$I = %1$I + 1', q.fields->>'attempts') END,
+               CASE WHEN id IS NOT NULL AND q.used ? 'runat' THEN format(', %I = NULL', q.fields->>'runat') END,
+               CASE WHEN id IS NOT NULL AND q.used ? 'reason' THEN format(', %I = NULL', q.fields->>'reason') END))
         USING CASE WHEN id IS NULL THEN count END, xqueue.identify(), tube, CASE WHEN id IS NOT NULL THEN xqueue.stub_keys(q, to_jsonb(id)) END;
 END $$;
 
