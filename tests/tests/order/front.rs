@@ -43,28 +43,6 @@ fn a_queue_that_is_empty_or_has_only_larger_numbers() {
     assert!(q.holds(id, "priority = -1"));
 }
 
-/// The queue works as a stack for long enough that low-water marks are raised, with other calls in between.
-#[test]
-fn last_in_first_out() {
-    let mut q = queue();
-    let mut other = q.session();
-    for n in 0..300 {
-        match n % 50 {
-            7 => q.sql("INSERT INTO {q} (priority) SELECT -g % 3 FROM generate_series(1, 5) g"),
-            13 => {
-                let taken = other.takes(3);
-                other.sql(&format!("SELECT xqueue.release('{{q}}', ARRAY{taken:?}::bigint[])"));
-            }
-            29 => q.sql("UPDATE {q} SET priority = -9 WHERE id = (SELECT max(id) FROM {q})"),
-            41 => q.sql("DELETE FROM {q}"),
-            _ => {}
-        }
-        let pushed = front(&mut q, "{}");
-        assert_eq!(other.takes(1), pushed, "round {n}");
-        other.sql(&format!("SELECT xqueue.ack('{{q}}', {})", pushed[0]));
-    }
-}
-
 /// Two concurrent puts do not see each other: both tasks are ahead of the rest, in the order of their keys.
 #[test]
 fn at_the_same_time() {

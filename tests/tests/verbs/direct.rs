@@ -181,56 +181,6 @@ fn a_publication_without_replica_identity() {
     assert_eq!(q.ask_one("SELECT xqueue.take('{q}')")["id"], 1);
 }
 
-/// If the direct path is off, all calls use statements, and triggers count: the results are equal.
-#[test]
-fn statements_do_the_same() {
-    let features = json!({"features": {
-        "tube": true, "priority": true, "delayed": true, "ttl": "1 day", "ttr": "1 hour", "buried": true,
-        "retry": {"limit": 3}
-    }, "tube_stats": ["red"]});
-    let calls = [
-        "put('{q}', '{\"note\": \"plain\"}')",
-        "put('{q}', '{\"note\": \"now\"}', priority => -1)",
-        "put('{q}', '{\"note\": \"first\"}', front => true)",
-        "put('{q}', '{\"note\": \"later\"}', delay => '2 hours', ttl => '3 hours')",
-        "put('{q}', '{\"note\": \"short\"}', ttl => '1 hour', ttr => '1 month', tube => 'red')",
-        "put('{q}', '[{\"note\": \"own\", \"ttr\": \"2 hours\"}, {\"tube\": \"blue\", \"priority\": 7}]')",
-        "put('{q}', '[{\"note\": \"red\"}, {\"note\": \"red\"}]', tube => 'red')",
-        "put('{q}', '{\"note\": \"long\", \"ttr\": \"1000 years\"}', tube => 'odd')",
-        "take('{q}', tube => 'red', ttr => '1 day')",
-        "take('{q}', count => 3)",
-        "take('{q}', tube => 'odd', count => 5)",
-        "release('{q}', (SELECT min(id) FROM {q} WHERE note = 'now'))",
-        "ack('{q}', ARRAY(SELECT id FROM {q} WHERE status = 'T' AND note = 'red'))",
-        "take('{q}', count => 9)",
-        "ack('{q}', (SELECT id FROM {q} WHERE status = 'T' AND note = 'plain'))",
-    ];
-    let mut sides = ["on", "off"].map(|direct_path| {
-        let mut q = Queue::with("direct", COLUMNS, &features);
-        q.sql(&format!("SET xqueue.direct_path = {direct_path}"));
-        q
-    });
-    // Timestamps become hours from now.
-    let [runat, expires] = ["runat", "expires"].map(|column| {
-        format!("round(extract(epoch FROM (task->>'{column}')::timestamptz - now()) / 3600)")
-    });
-    for call in calls {
-        let sql = format!(
-            "SELECT task - 'owner' || jsonb_build_object('owned', task->>'owner' IS NOT NULL, \
-             'runat', {runat}, 'expires', {expires}) FROM xqueue.{call} AS task"
-        );
-        let [directly, by_statements] = sides.each_mut().map(|q| q.ask(&sql));
-        assert_eq!(directly, by_statements, "{call}");
-    }
-    let [directly, by_statements] = sides.each_mut().map(|q| {
-        q.assert_exact();
-        assert!(q.calls("ack") > 0);
-        let stats = q.stats();
-        ["tasks", "calls", "transitions", "tubes"].map(|part| stats[part].clone())
-    });
-    assert_eq!(directly, by_statements);
-}
-
 #[test]
 fn where_it_is_off_job_workers_serve_all_queues() {
     let mut database = Database::empty("statements");

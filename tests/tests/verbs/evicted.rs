@@ -130,23 +130,3 @@ fn queues_of_the_open_transaction() {
     }
     others.iter_mut().for_each(|other| other.assert_tasks(&[("ready", 3)]));
 }
-
-#[test]
-fn an_evicted_queue_that_another_session_changes() {
-    let others = others();
-    let mut q = Queue::new("evicted");
-    let mut c = forgetful(&q);
-    for feature in ["buried", "priority", "tube"] {
-        put(&mut c, &q.name, 1);
-        for other in &others {
-            put(&mut c, &other.name, 1);
-        }
-        q.upgrade(&json!({"features": {feature: true}}));
-        q.sql(&format!("ALTER TABLE {{q}} ADD {feature}_note text DEFAULT 'none'"));
-    }
-    let put = r#"SELECT xqueue.put('{q}', '{"priority": -1, "tube": "a"}')"#;
-    let task = ask_one(&mut c, &q.name, put);
-    assert_eq!((&task["tube"], &task["tube_note"]), (&json!("a"), &json!("none")));
-    assert_eq!(ids(&take(&mut c, &q.name, "0", 1)), [id(&task)]);
-    q.run(&mut c, &format!("SELECT xqueue.bury('{{q}}', {})", id(&task)));
-}

@@ -3,21 +3,6 @@
 
 use xqueue_tests::*;
 
-/// beanstalkd's priorities are unsigned 32-bit integers: they need a bigint.
-#[test]
-fn the_greatest_priority() {
-    let columns = format!("{COLUMNS}, priority bigint NOT NULL DEFAULT 0");
-    let options = json!({"fields": {"priority": "priority"}, "features": {"priority": true}});
-    let mut q = Queue::with("priority", &columns, &options);
-    for priority in ["4294967295", "9223372036854775807", "0::smallint", "(-1)::int"] {
-        q.sql(&format!("SELECT xqueue.put('{{q}}', '{{}}', priority => {priority})"));
-    }
-    q.sql("SELECT xqueue.put(NULL::{q}, '{}', priority => 4294967294)");
-    // The statement path stores the priority too.
-    q.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT xqueue.put('{q}', '{}', priority => 4294967293); COMMIT");
-    assert_eq!(q.takes(6), [4, 3, 6, 5, 1, 2]);
-}
-
 /// In tarantool/queue the next id is the greatest id plus one.
 #[test]
 fn an_id_is_not_used_again_after_the_queue_was_empty() {

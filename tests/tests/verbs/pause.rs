@@ -35,28 +35,6 @@ fn with_a_duration_it_ends_by_itself_without_the_worker() {
 }
 
 #[test]
-fn resume_wakes_the_consumers_that_have_waited_longest() {
-    alone();
-    let database = Database::new("pause");
-    let mut q = Queue::new_in(&database.name, "pause");
-    q.sql("SELECT xqueue.pause('{q}')");
-    let first = Waiter::take(&mut q);
-    let second = Waiter::waiting(&mut q, "CALL xqueue.next('{q}', '30s')");
-    let worker = Stopped::worker(&mut q.admin);
-    put(&mut q.admin, &q.name, 1);
-    // The first consumer was woken, has checked, and waits in its old position again.
-    q.wait_for_consumers(2);
-    q.sql("SELECT xqueue.resume('{q}')");
-    let (_kept, task) = first.task();
-    assert_eq!(id(&task), 1);
-    wait_until("the second waits on", || is_waiting(&mut q.admin, second.pid));
-    put(&mut q.admin, &q.name, 2);
-    let (_other, task) = second.task();
-    assert_eq!(id(&task), 2);
-    drop(worker);
-}
-
-#[test]
 fn a_later_pause_takes_the_place_of_an_earlier_one() {
     let mut q = Queue::new("pause");
     q.sql("SELECT xqueue.pause('{q}', '1 day')");

@@ -105,45 +105,6 @@ fn a_check_that_could_not_be_looked_at() {
     assert_eq!(put(&mut q, r#"{"note": "good"}"#)["note"], "good");
 }
 
-#[test]
-fn a_check_of_the_server_that_fails_again_and_again() {
-    let mut q = queue();
-    q.sql("ALTER TABLE {q} ADD CHECK (1 / length(note) >= 0)");
-    for _ in 0..3 {
-        q.fails("SELECT xqueue.put('{q}', '{\"note\": \"\"}')", "22012", "division by zero");
-        assert_eq!(put(&mut q, r#"{"note": "x"}"#)["note"], "x");
-    }
-    q.sql("DO $$ BEGIN PERFORM xqueue.put('{q}', '{\"note\": \"\"}'); \
-           EXCEPTION WHEN division_by_zero THEN PERFORM xqueue.put('{q}', '{\"note\": \"y\"}'); END $$");
-    q.assert_tasks(&[("ready", 4)]);
-}
-
-/// A put that gives the value does not evaluate the default, and neither does a take.
-#[test]
-fn a_default_that_fails() {
-    let mut q = queue();
-    q.sql("ALTER TABLE {q} ALTER note SET DEFAULT (1 / 0)::text");
-    assert_eq!(put(&mut q, r#"{"note": "x"}"#)["note"], "x");
-    q.fails("SELECT xqueue.put('{q}', '{}')", "22012", "division by zero");
-    assert_eq!(put(&mut q, r#"{"note": "y"}"#)["note"], "y");
-    assert_eq!(q.takes(1), [1]);
-    assert_eq!(ack(&mut q.admin, &q.name, 1).len(), 1);
-}
-
-/// A type changes between two puts.
-#[test]
-fn a_default_of_a_composite_type() {
-    let mut q = queue();
-    q.sql("CREATE TYPE {q}_pair AS (b int)");
-    q.sql(
-        "ALTER TABLE {q} ALTER payload SET DEFAULT \
-           to_jsonb(jsonb_populate_record(NULL::{q}_pair, '{\"a\": 7, \"b\": 5}'))",
-    );
-    assert_eq!(put(&mut q, "{}")["payload"], json!({"b": 5}));
-    q.sql("ALTER TYPE {q}_pair ADD ATTRIBUTE a int");
-    assert_eq!(put(&mut q, "{}")["payload"], json!({"b": 5, "a": 7}));
-}
-
 /// The default is a read-write expanded array, which a function in a check could modify.
 #[test]
 fn a_default_that_is_looked_at_by_a_check() {
