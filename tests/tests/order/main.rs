@@ -1,7 +1,6 @@
 //! The order of tasks: marks, candidates, tubes, sub-queues, priorities.
 
 mod ahead;
-mod by_column;
 mod by_column_random;
 mod crowd;
 mod front;

@@ -182,18 +182,6 @@ fn among_very_many_tubes_in_one_transaction_each_wakes_its_consumers() {
     none.error();
 }
 
-#[test]
-fn a_look_in_vain_at_a_locked_task_of_a_tube_gets_it_when_it_is_free() {
-    let mut q = tubes();
-    q.sql("SELECT xqueue.put('{q}', '{}', tube => 'a')");
-    let mut other = q.session();
-    other.sql("BEGIN; SELECT FROM {q} FOR UPDATE");
-    let waiter = waiter(&mut q, "a");
-    // The commit makes no task ready and wakes no consumer.
-    other.sql("COMMIT");
-    let _client = gets(waiter, 1);
-}
-
 /// A consumer that waits for a tube also gets its tasks when tubes have become sub-queues meanwhile, and back.
 #[test]
 fn waiting_for_a_tube_while_the_feature_is_switched() {

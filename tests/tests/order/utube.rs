@@ -156,12 +156,9 @@ fn labels_may_be_of_any_type_that_can_be_hashed() {
     let kind = unique("colour");
     connect().run(&format!("CREATE TYPE {kind} AS ENUM ('red', 'green')"));
     for (column, a, b) in [
-        ("text", "'a'", "'b'"),
         ("char(5)", "'a'", "'b'"),
-        ("bigint", "1", "2"),
         ("numeric", "1.0", "2"),
         ("timestamptz", "'2024-01-01'", "'2024-01-02'"),
-        ("uuid", "gen_random_uuid()", "gen_random_uuid()"),
         ("integer[]", "'{1,2}'", "'{}'"),
         ("text COLLATE \"C\"", "'a'", "'b'"),
         (kind.as_str(), "'red'", "'green'"),
