@@ -34,7 +34,7 @@
 //! 10. A prepared transaction ends without a report: no candidate is handed out while one might have changed the table.
 //!     [`a_task_of_a_prepared_transaction` in tests/tests/order/ahead.rs]
 //! 11. A task behind the last candidate shares its position: the refill begins at that position, and can read the last
-//!     candidate again. [`equal_values` in tests/tests/order/by_column.rs]
+//!     candidate again. [`equal_values` in tests/tests/order/by_column_random.rs]
 //!
 //! A ring can cost more than it saves. If keys are random and few tasks are ready, nearly each put cuts the ring, and
 //! each refill walks over the dead entries of half the index. So a ring has to hand out several candidates for each cut,
