@@ -8,7 +8,6 @@ mod create;
 mod defaults;
 mod dumped;
 mod enums;
-mod fields;
 mod install;
 mod job_tables;
 mod keys;

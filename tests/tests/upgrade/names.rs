@@ -16,14 +16,19 @@ fn odd_names() {
         let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
         admin.run(&format!("CREATE SCHEMA IF NOT EXISTS {}", quoted(schema)));
         let name = format!("{}.{}", quoted(schema), quoted(table));
-        let options = json!({"fields": {"status": status}, "features": {"delayed": true}});
+        let options = json!({
+            "fields": {"status": status, "owner": "By", "runat": "run at", "priority": "select", "tube": "from",
+                       "attempts": "tries", "expires": "ExpiresAt", "ttr": "time to run", "reason": "why"},
+            "features": {"delayed": true, "ttl": true, "ttr": true, "priority": true, "tube": true, "retry": true},
+        });
         let (key, state) = (quoted(id), quoted(status));
         let columns = format!("{key} bigserial PRIMARY KEY, {state} \"char\" NOT NULL DEFAULT 'R'");
         let mut q = Queue::make(&database(), &name, &columns, &options);
         q.status_is(&state, LETTERS);
         let literal = format!("'{}'", name.replace('\'', "''"));
         q.sql("INSERT INTO {q} DEFAULT VALUES");
-        q.sql(&format!("SELECT xqueue.put({literal}, '{{}}', '20 milliseconds')"));
+        let given = "delay => '20 ms', ttl => '1 day', ttr => '1 hour', priority => 1, tube => 'x'";
+        q.sql(&format!("SELECT xqueue.put({literal}, '{{}}', {given})"));
         q.wait_for("ready", 2);
         let tasks = take(&mut q.admin, &name, "0", 2);
         assert_eq!(tasks[0][id], json!(1), "{name}");
