@@ -135,8 +135,14 @@ fn no_lock_is_held_during_a_wait() {
         [json!(null)]
     );
     q.sql("SET lock_timeout = '5s'; ALTER TABLE {q} ADD COLUMN extra int");
-    q.upgrade(&json!({"features": {"priority": true, "buried": true}}));
-    assert!(!watcher.finished() && !called.finished());
+    // Every switch leaves the waits alone.
+    for (on, keep, zombie) in [(true, true, false), (true, false, true), (false, false, false)] {
+        q.upgrade(&json!({"features": {
+            "delayed": on, "buried": on, "ttl": on, "ttr": on, "priority": on, "tube": on, "retry": on,
+            "keep": keep, "zombie": zombie}}));
+        assert!(!watcher.finished() && !called.finished());
+    }
+    q.upgrade(&json!({"features": {"buried": true}}));
     q.sql("SELECT xqueue.ack('{q}', 1)");
     watcher.assert_told("acked");
     q.sql("SELECT xqueue.take('{q}')");
