@@ -100,34 +100,6 @@ fn a_column_of_the_queue_that_the_check_of_a_domain_replaces() {
     }
 }
 
-/// The check of the key's domain adds a trigger while the keys are read. The trigger sees all rows of the call.
-#[test]
-fn a_trigger_that_the_check_of_a_domain_adds() {
-    let (mut admin, name) = (connect(), unique("midway"));
-    admin.run(&format!(
-        "CREATE TABLE {name}_seen (id bigint);
-         CREATE FUNCTION {name}_note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-           INSERT INTO {name}_seen VALUES (OLD.id); RETURN NULL; END $$"
-    ));
-    let add = format!(
-        "CREATE TRIGGER note AFTER DELETE ON {name} FOR EACH ROW EXECUTE FUNCTION {name}_note()"
-    );
-    let domain = domain_that_runs(&mut admin, "bigint", &add);
-    for tasks in [1, 40] {
-        let columns = format!("id {domain} PRIMARY KEY, payload text");
-        let mut q = Queue::make(&database(), &name, &columns, &json!({}));
-        q.sql(&format!("INSERT INTO {{q}} SELECT generate_series(1, {tasks})"));
-        q.sql(&format!("SELECT xqueue.take('{{q}}', count => {tasks})"));
-        q.sql("SET midway.alter = on");
-        q.sql(&format!("SELECT xqueue.ack('{{q}}', ARRAY(SELECT generate_series(1, {tasks})))"));
-        let seen = format!(
-            "WITH seen AS (DELETE FROM {name}_seen RETURNING id) SELECT count(*) FROM seen"
-        );
-        assert_eq!(scalar::<i64>(&mut q.admin, &seen, &[]), tasks);
-        q.assert_tasks(&[("total", 0)]);
-    }
-}
-
 /// An index that has the name of one of the queue's former indexes, but belongs to another table, stays.
 #[test]
 fn an_index_of_another_table_is_not_dropped() {

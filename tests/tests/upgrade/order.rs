@@ -47,18 +47,6 @@ fn an_order_is_set_and_changed_on_a_live_queue() {
 }
 
 #[test]
-fn a_column_that_is_renamed_keeps_its_role() {
-    let mut q = queue(&order(json!(["n"])));
-    q.sql(
-        "ALTER TABLE {q} RENAME COLUMN n TO number; ALTER TABLE {q} ADD n int NOT NULL DEFAULT 0",
-    );
-    let first = take(&mut q.admin, &q.name, "0", 2);
-    assert_eq!([&first[0]["number"], &first[1]["number"]], [&json!(1), &json!(2)]);
-    let defined = q.upgrade(&json!({"features": {"buried": true}}));
-    assert_eq!(defined["fields"]["order"], json!(["number"]));
-}
-
-#[test]
 fn a_column_of_the_order_is_not_dropped_in_passing() {
     let mut q = queue(&order(json!(["n"])));
     q.fails("ALTER TABLE {q} DROP COLUMN n", "2BP01", "");
