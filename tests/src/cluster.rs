@@ -28,7 +28,7 @@ impl Cluster {
 
     /// Makes a cluster in a subfolder of `parent`, which the servers' user can write.
     pub fn new_in(parent: &Path, settings: &str) -> Cluster {
-        Cluster::make(parent, settings, &[])
+        Cluster::in_new_folder(parent, path("XQUEUE_PGBIN")).set_up(settings)
     }
 
     /// Makes a cluster whose server has these environment variables.
@@ -36,20 +36,16 @@ impl Cluster {
         settings: &str,
         environment: &'static [(&'static str, &'static str)],
     ) -> Cluster {
-        Cluster::make("/tmp".as_ref(), settings, environment)
+        let mut cluster = Cluster::in_new_folder("/tmp".as_ref(), path("XQUEUE_PGBIN"));
+        cluster.environment = environment;
+        cluster.set_up(settings)
     }
 
-    fn make(
-        parent: &Path,
-        settings: &str,
-        environment: &'static [(&'static str, &'static str)],
-    ) -> Cluster {
-        let mut cluster = Cluster::in_new_folder(parent, path("XQUEUE_PGBIN"));
-        cluster.environment = environment;
-        cluster.initdb(settings);
-        cluster.start();
-        cluster.client().batch_execute("CREATE EXTENSION xqueue").expect("the extension");
-        cluster
+    fn set_up(self, settings: &str) -> Cluster {
+        self.initdb(settings);
+        self.start();
+        self.client().batch_execute("CREATE EXTENSION xqueue").expect("the extension");
+        self
     }
 
     /// Starts a primary and a standby that follows it.

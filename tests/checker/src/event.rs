@@ -65,17 +65,3 @@ pub fn now() -> u64 {
     let since = std::time::UNIX_EPOCH.elapsed().expect("the clock is after 1970");
     u64::try_from(since.as_micros()).expect("the clock is before the year 586524")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_tells_the_event_and_no_beginning_of_it_does() {
-        let item = Item { token: 1 << 32, key: -5, tube: 3, dies: 9 };
-        let event = Event { kind: Kind::Took, queue: 4, begin: 10, end: 12, items: vec![item; 2] };
-        let line = event.line();
-        assert_eq!(Event::parse(&line), Some(event));
-        assert!((0..line.len()).all(|cut| Event::parse(&line[..cut]).is_none()), "{line}");
-    }
-}

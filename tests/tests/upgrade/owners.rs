@@ -40,8 +40,7 @@ fn an_owner_is_a_session_or_another_program() {
         q.sql("ROLLBACK; DELETE FROM {q} WHERE id > 3");
 
         let mut consumer = q.client();
-        let name = q.name.clone();
-        let task = ask(&mut consumer, &name, "SELECT xqueue.take('{q}')").remove(0);
+        let task = ask(&mut consumer, &q.name, "SELECT xqueue.take('{q}')").remove(0);
         assert_eq!(q.ask_one("SELECT xqueue.stats('{q}', 1)")["session"], task["locked_by"]);
         q.fails("SELECT xqueue.ack('{q}', 1)", "55006", "task 1 is taken by");
         q.fails("UPDATE {q} SET status = 'R' WHERE id = 1", "55006", "is taken by");
