@@ -88,17 +88,6 @@ fn changes_in_one_transaction_with_those_of_triggers() {
     q.assert_tasks(&[("ready", 2)]);
 }
 
-#[test]
-fn changes_after_a_trigger_was_dropped() {
-    let mut q = queue(2);
-    q.sql("DROP TRIGGER xqueue_delete ON {q}; DELETE FROM {q} WHERE id = 1");
-    assert!(!is_exact(&mut q));
-    assert_honest(&mut q);
-    assert!(assert_problem(&mut q, "xqueue_delete").contains("xqueue.upgrade"));
-    q.sql("SELECT xqueue.upgrade('{q}')");
-    q.assert_tasks(&[("ready", 1)]);
-}
-
 /// Whoever has the right TRIGGER can make further triggers with a function of ours, under each name of ours that is
 /// free. An owner can rename ours.
 #[test]
