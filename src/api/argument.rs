@@ -209,6 +209,19 @@ pub fn key_of_row<'to>(row: Value, queue: &Queue) -> Result<Key<'to>> {
 
 /// Returns the key of a task given as a jsonb object.
 pub fn key_of_object<'to>(object: Value, queue: &Queue) -> Result<Key<'to>> {
+    key_in_object(object, queue, |_| -1)
+}
+
+/// Returns the key that a task has once it is put: the modifiers of the columns round the values.
+pub fn key_to_put<'to>(object: Value, queue: &Queue) -> Result<Key<'to>> {
+    key_in_object(object, queue, |key| key.modifier)
+}
+
+fn key_in_object<'to>(
+    object: Value,
+    queue: &Queue,
+    modifier: impl Fn(&KeyType) -> i32,
+) -> Result<Key<'to>> {
     if jsonb::shape(object) != Shape::Object {
         return Err(Error::invalid("a task must be a JSON object")
             .hint("Give the task as take or next has given it, or an array of such."));
@@ -221,7 +234,7 @@ pub fn key_of_object<'to>(object: Value, queue: &Queue) -> Result<Key<'to>> {
         if key.is_array || member.is_nested() {
             return populated(&member, key, queue).ok_or_else(|| missing(&key.name, queue));
         }
-        operators::parse_value_for(&member.text(), key.oid, key.modifier)
+        operators::parse_value_for(&member.text(), key.oid, modifier(key))
     };
     queue.key.iter().map(part).collect()
 }
@@ -269,7 +282,9 @@ fn single_keys<'m>(value: Value<'m>, key: &KeyType, queue: &Queue) -> Result<Vec
         };
         return elements.map(convert).collect();
     }
-    if types::TEXTS.contains(&oid) && !key.is_array && !types::TEXTS.contains(&base) {
+    // A jsonb key in a text is the key itself, and can be an object.
+    let may_be_several = !key.is_array && base != types::JSONB && !types::TEXTS.contains(&base);
+    if types::TEXTS.contains(&oid) && may_be_several {
         return keys_in_text(&value.to_text(), key, queue);
     }
     if oid == types::JSONB {

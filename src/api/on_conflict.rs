@@ -44,7 +44,7 @@ impl<'call> Put<'call> {
         let queue = self.queue;
         let key = |values: &Values| {
             let has_key = queue.key.iter().all(|key| values.has_value(key.number));
-            has_key.then(|| argument::key_of_object(values.object(), queue)).transpose()
+            has_key.then(|| argument::key_to_put(values.object(), queue)).transpose()
         };
         let keys = tasks.iter().map(key).collect::<Result<Vec<_>>>()?;
         self.merge_keyed(&keys, deliver, |put, index, deliver| put.values(&tasks[index], deliver))
