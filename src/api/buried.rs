@@ -6,9 +6,9 @@ use crate::parts::leases::session;
 use crate::queue::Queue;
 use crate::queue::census::{self, Sight};
 use crate::server::function::{Call, Output};
-use crate::server::jsonb;
 use crate::server::row::{Row, Tuple};
 use crate::server::value::Value;
+use crate::server::{jsonb, types};
 use crate::sql_functions;
 use serde_json::{Map, Value as Json, json};
 use xqueue_core::field::Field;
@@ -51,8 +51,13 @@ fn described(queue: &Queue, row: &Tuple) -> Json {
     let columns = queue.columns().iter().filter(|column| is_of_user(column.number));
     let columns = columns
         .filter_map(|column| Some((column.name.clone(), shown(row.value(column.number)?).into())));
+    // The id is an argument of type jsonb. An object would be a key of that type itself.
+    let id = match (queue.key.as_slice(), key_shown(row, queue)) {
+        ([key], Json::Object(mut parts)) if key.base == types::JSONB => parts.remove(&key.name),
+        (_, id) => Some(id),
+    };
     json!({
-        "id": key_shown(row, queue),
+        "id": id,
         "key": queue.key_text_of(row),
         "attempts": queue.value_of(row, Field::Attempts).and_then(Value::try_integer),
         "reason": queue.value_of(row, Field::Reason).map(shown),

@@ -102,19 +102,26 @@ fn rows_arrays_and_json_are_keys_in_the_json_of_a_task() {
         ("{q}_pair[]", json!([{"a": 1, "b": "x"}])),
         ("jsonb", json!("1")),
         ("jsonb", json!([1])),
+        ("jsonb", json!({"a": 1})),
     ] {
         let mut q = Queue::table(
             "nested",
             "CREATE TYPE {q}_pair AS (a int, b text); CREATE DOMAIN {q}_count AS int NOT NULL",
         );
         q.sql(&format!("CREATE TABLE {{q}} (k {kind} PRIMARY KEY, n {{q}}_count DEFAULT 1)"));
-        q.upgrade(&json!({}));
+        q.upgrade(&json!({"features": {"buried": true}}));
         let task = json!({ "k": key });
         let put = format!("SELECT xqueue.put('{{q}}', '{task}', on_conflict => 'nothing')->'k'");
         assert_eq!((q.ask_one(&put), q.ask_one(&put)), (key.clone(), key), "{kind}");
         if kind == "jsonb" {
             q.sql("INSERT INTO {q} VALUES ('1')");
         }
+        let taken = take(&mut q.admin, &q.name, "0", 9).len();
+        q.sql("SELECT xqueue.bury(j) FROM {q} AS j");
+        // The board gives the id of a buried task back.
+        let dug = "SELECT to_jsonb(count(*)) FROM xqueue_internal.buried('{q}', 9) AS b
+                   CROSS JOIN LATERAL xqueue.dig('{q}', b->'id')";
+        assert_eq!(q.ask_one(dug), json!(taken), "{kind}");
         take(&mut q.admin, &q.name, "0", 9);
         q.sql(&format!("CALL xqueue.next('{{q}}', '0', task => '{task}')"));
         let left = q.ask_one("SELECT coalesce(jsonb_agg(k), '[]') FROM {q}");
