@@ -11,6 +11,7 @@ use crate::server::row::Row;
 use crate::server::value::Value;
 use crate::server::{jsonb, spi, time, types, user};
 use crate::sql_functions;
+use pgrx::pg_sys::Oid;
 use serde_json::{Map, Value as Json};
 use xqueue_core::field::Field;
 use xqueue_core::names::Id;
@@ -108,25 +109,31 @@ fn account(row: &impl Row, queue: &Queue) -> Result<Json> {
 }
 
 /// Returns a task's key as an object, in the form of `to_jsonb`. Values of user-defined types are shown as text,
-/// because their conversion to jsonb can be a cast of the type's owner. So are numbers whose digits would change.
+/// because their conversion to jsonb can be a cast of the type's owner. So are numerics with too many digits for
+/// floating point.
 pub fn key_shown(row: &impl Row, queue: &Queue) -> Json {
-    let shown = |value: Value| match types::is_of_the_server(value.type_oid()) {
-        true => parsed(jsonb::text(jsonb::of(value))),
-        false => value.shown().into(),
+    let shown = |value: Value, base: Oid| {
+        if !types::is_of_the_server(value.type_oid()) {
+            return value.shown().into();
+        }
+        let text = jsonb::text(jsonb::of(value));
+        let is_long = base == types::NUMERIC && digits(&text) > DIGITS;
+        if is_long { text.into() } else { serde_json::from_str(&text).unwrap_or(Json::Null) }
     };
     let part = |column: &KeyType| {
         let value = row.value(column.number);
-        (column.name.clone(), value.map_or(Json::Null, shown))
+        (column.name.clone(), value.map_or(Json::Null, |value| shown(value, column.base)))
     };
     queue.key.iter().map(part).collect::<Map<_, _>>().into()
 }
 
-/// Parses JSON text. A number stays a text if its digits would change in floating point.
-fn parsed(text: String) -> Json {
-    match serde_json::from_str(&text) {
-        Ok(Json::Number(number)) if number.to_string() != text => text.into(),
-        parsed => parsed.unwrap_or(Json::Null),
-    }
+/// Number of decimal digits that floating point keeps.
+const DIGITS: usize = 15;
+
+/// Returns the number of significant digits of a number without an exponent.
+fn digits(number: &str) -> usize {
+    let digits: String = number.chars().filter(char::is_ascii_digit).collect();
+    digits.trim_matches('0').len()
 }
 
 fn tasks_by_state_impl(call: &Call) -> Result<Option<Value<'_>>> {

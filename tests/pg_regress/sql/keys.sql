@@ -65,8 +65,8 @@ DROP TABLE jobs;
 -- Digits that floating point cannot hold
 CREATE TABLE jobs (id numeric PRIMARY KEY);
 SELECT xqueue.upgrade('jobs')->'key' AS key;
-INSERT INTO jobs VALUES (123456789012345678901234), (7);
-SELECT xqueue.stats('jobs', 123456789012345678901234)->'key' AS long, xqueue.stats('jobs', 7)->'key' AS short;
+INSERT INTO jobs VALUES (123456789012345678901234), (7.50);
+SELECT xqueue.stats('jobs', 123456789012345678901234)->'key' AS long, xqueue.stats('jobs', 7.5)->'key' AS short;
 DROP TABLE jobs;
 
 -- A null in JSON is no key, and time64 does not need an integer key
