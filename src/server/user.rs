@@ -52,9 +52,10 @@ pub fn may_act_as(member: Oid, role: Oid) -> bool {
     }
 }
 
-/// Returns whether a role is a superuser: only superusers can act as every role, even as one that does not exist.
+/// Returns whether a role is a superuser.
 pub fn is_superuser(role: Oid) -> bool {
-    may_act_as(role, Oid::INVALID)
+    // SAFETY: a lookup.
+    unsafe { pg_sys::superuser_arg(role) }
 }
 
 /// The origin of the privileges of the running code.

@@ -23,7 +23,7 @@ const BARE: [&str; 10] = [
     "SPIPlanPtr",
 ];
 /// Rises only in a commit that gives the reason. A change that removes a block lowers it.
-const UNSAFE_BLOCKS: usize = 418;
+const UNSAFE_BLOCKS: usize = 419;
 const PROTOTYPES: usize = 74;
 /// Safe functions inside the fence that take a bare type.
 const TRUSTING: usize = 4;
