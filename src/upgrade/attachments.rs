@@ -54,7 +54,8 @@ pub fn add_indexes(
     ddl.extend(renamed.iter().filter_map(|name| drop_index_if_there(relation, name)));
     let is_unbound = |name: &String| !bound.contains(name) && has_index(relation, name);
     // A fixed snapshot can be older than the dependencies.
-    !xact::has_fixed_snapshot() && made.indexes.values().any(is_unbound)
+    let may_bind = !xact::has_fixed_snapshot() && !xact::is_read_only();
+    may_bind && made.indexes.values().any(is_unbound)
 }
 
 /// Returns whether the extension gives such a name to an index of this kind. The table can have been renamed since, and
