@@ -33,7 +33,7 @@ impl Pause {
         self.until = 0;
     }
 
-    /// Returns when the pause ends. It has ended if the clock was set back by more than its length.
+    /// Returns when the pause ends. It counts as ended if the clock stands more than its length before its begin.
     pub fn end_at(&self, now: i64) -> i64 {
         let is_beyond = self.until > now.saturating_add(self.length.saturating_mul(2));
         if is_beyond { now } else { self.until }

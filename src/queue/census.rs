@@ -140,7 +140,7 @@ fn in_state(
 const LOOKED_AT: usize = 100;
 
 /// Returns for how long the oldest of the next ready tasks has been ready, in microseconds. Examines up to `LOOKED_AT`
-/// tasks of each priority, for up to `priorities::LIMIT` priorities. None if no task is ready, or the ready tasks have
+/// tasks of each priority, for up to `priorities::LIMIT` priorities; in sub-queues, the first tasks of all. None if no task is ready, or the ready tasks have
 /// no index.
 pub fn oldest_ready(queue: &Queue) -> Result<Option<i64>> {
     let relation = table(queue)?;

@@ -268,8 +268,8 @@ impl WaitEntry {
         true
     }
 
-    /// Ends the wait because a task was found. A further wake-up goes to the next consumer. So does this one if the task
-    /// is of another tube.
+    /// Ends the wait because a task was found. A further wake-up goes to the next consumer. So does this one if the
+    /// task is of another tube.
     pub fn succeed(self) {
         let is_used = TOKEN.get().is_none_or(|(token, _)| !token.names_tube()) || IS_USED.get();
         if is_used || slot::lock(self.slot).is_none_or(|shared| !shared.waiters.has_choosy()) {
