@@ -148,6 +148,15 @@ impl Stored {
     }
 }
 
+/// How much a double can be below the instant that it stands for (µs), up to the year 9999.
+const INEXACT: i64 = 1_000;
+
+/// Returns an instant whose [`TimeKind::last_until`] is not above any value that stands for `instant` or a later one.
+/// The instant of a double is rounded, also up.
+pub fn below(instant: i64) -> i64 {
+    instant.saturating_sub(INEXACT)
+}
+
 /// The last second that an integer holds.
 const LAST_OF_INTEGER: &str = "2038-01-19 03:14:07+00";
 
@@ -166,6 +175,7 @@ fn rounded(instant: i64, unit: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const ZONED: TimeKind = TimeKind::Zoned { decimals: 6 };
     const SHORT: TimeKind = TimeKind::Seconds { is_long: false };
@@ -200,6 +210,17 @@ mod tests {
                 assert!(bound <= instant && instant - bound < SECOND, "{kind:?} {instant}");
             }
             assert!(kind.last_until(i64::MIN).instant() <= kind.stored(-ENDLESS / 2).instant());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_bound_of_a_value_is_not_above_it(seconds in 0.0..253_402_300_800.0_f64) {
+            let value = Stored::Fractions(seconds);
+            let Stored::Fractions(bound) = TimeKind::Fractions.last_until(below(value.instant())) else {
+                panic!("a double")
+            };
+            prop_assert!(bound <= seconds, "{bound} {seconds}");
         }
     }
 

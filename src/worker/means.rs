@@ -19,6 +19,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use xqueue_core::change::{CallKind, has_progressed};
 use xqueue_core::statement::{Change, Parameter};
+use xqueue_core::time_column::below;
 
 /// How a job works on a queue.
 pub struct Means<'q> {
@@ -114,7 +115,7 @@ impl<'q> Means<'q> {
             return self.directly(|upkeep| upkeep.next_due(since, is_tried));
         }
         self.by_statement(|spi| {
-            let since = Arguments::of(Parameter::Since, Value::instant(since));
+            let since = Arguments::of(Parameter::Since, Value::instant(below(since)));
             let rows = self.queue.run_in_job(spi, &Statement::NextDue, &since)?;
             let instants = [1, 2].map(|column| rows.value(0, column));
             let instants =
@@ -164,7 +165,7 @@ impl<'q> Means<'q> {
         match wanted {
             Wanted::Due { now, since } => {
                 let mut times = Arguments::of(Parameter::Now, Value::instant(now));
-                times.set(Parameter::Since, Value::instant(since));
+                times.set(Parameter::Since, Value::instant(below(since)));
                 times
             }
             Wanted::Held { sessions } => Arguments::of(Parameter::Sessions, Value::uuids(sessions)),

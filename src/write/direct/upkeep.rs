@@ -26,6 +26,7 @@ use xqueue_core::change::{CallKind, StateAndTube};
 use xqueue_core::field::Field;
 use xqueue_core::statement::{Change, Index, MORTAL};
 use xqueue_core::status::Status;
+use xqueue_core::time_column::below;
 
 /// The tasks that a change by the worker concerns.
 #[derive(Clone, Copy)]
@@ -101,7 +102,7 @@ impl Upkeep<'_> {
 
     /// Returns the bound of a scan for tasks that are due at an instant or later.
     fn due_from(&self, field: Field, since: i64) -> Option<Bound<'static>> {
-        Some(Bound { is: Is::AtLeast, value: self.queue.last_until(field, since)? })
+        Some(Bound { is: Is::AtLeast, value: self.queue.last_until(field, below(since))? })
     }
 
     fn assignments(&self, change: Change) -> Option<Assignments<'static>> {

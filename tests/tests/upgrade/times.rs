@@ -296,6 +296,25 @@ fn rows_whose_time_is_past_are_not_deleted_by_an_upgrade() {
     }
 }
 
+/// A double can be below the instant that it stands for.
+#[test]
+fn a_double_below_its_instant_is_noticed() {
+    for by_statements in [false, true] {
+        let columns = "id int PRIMARY KEY, run_at double precision";
+        let mut q = Queue::table("double", &format!("CREATE TABLE {{q}} ({columns})"));
+        q.upgrade(&json!({"fields": {"runat": "run_at"}, "features": {"delayed": true}}));
+        if by_statements {
+            q.before_each("UPDATE", "RETURN NEW");
+        }
+        let now = q.ask_one("SELECT to_jsonb(extract(epoch FROM clock_timestamp())::float8)");
+        let soon = now.as_f64().expect("seconds") + 0.5;
+        let mut values = (1..100).map(|step| soon + f64::from(step) * 3e-7);
+        let below = values.find(|value| (value * 1e6).round() / 1e6 > *value).expect("a value");
+        q.sql(&format!("INSERT INTO {{q}} VALUES (1, {below:?})"));
+        q.wait_for("ready", 1);
+    }
+}
+
 #[test]
 fn numbers_outside_the_calendar_stop_nothing() {
     for by_statements in [false, true] {
