@@ -150,7 +150,7 @@ fn open_until_end(grace: Option<Grace>) -> Result<Uuid> {
     require_own_rights()?;
     if let Some(uuid) = session::joined(Part::Local) {
         if store::living(uuid).is_some() {
-            return Ok(uuid);
+            return itself(grace);
         }
         leave(Part::Local);
     }

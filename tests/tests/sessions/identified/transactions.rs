@@ -11,6 +11,10 @@ fn for_one_transaction() {
     first.run("BEGIN");
     let session = open_local(&mut first);
     assert_eq!(open_local(&mut first), session, "the same all through");
+    first.run("SELECT xqueue.identify(grace => '2 hours', local => true)");
+    let has_longer =
+        "SELECT grace = '2 hours' FROM xqueue.sessions WHERE session = xqueue.identify()";
+    assert!(scalar::<bool>(&mut first, has_longer, &[]));
     assert_eq!(identity(&mut first), session);
     take_all(&mut first, &q.name);
     first.run("COMMIT");
@@ -87,7 +91,8 @@ fn a_session_in_use_beyond_its_lease() {
     let id = put(&mut q.admin, &q.name, 1);
     let session = begin_beyond_the_lease(&mut c, "60 ms");
     assert_eq!(take_all(&mut c, &q.name), [id]);
-    assert_eq!(open_local(&mut c), session, "it opens no other");
+    let again = "SELECT xqueue.identify(local => true)::text";
+    assert_eq!(scalar::<String>(&mut c, again, &[]), session, "it opens no other");
     c.run(&join_local(&session));
     // The renewal is not committed: for others the lease is still over.
     other.run(&join_local(&session));
