@@ -1,8 +1,8 @@
 //! Runs SQL inside the server: kept plans, and their results.
 //!
-//! A kept plan is planned once, for all parameters. The methods that read or sort whole tables are switched off during
-//! planning, because a plan made while a queue was empty must still be right when it is full. JIT is off too: it is
-//! never worth its cost for these plans.
+//! A kept plan is planned once, for all parameters, unless plan_cache_mode makes the server plan it in each call. The
+//! methods that read or sort whole tables are switched off during planning, because a plan made while a queue was empty
+//! must still be right when it is full. JIT is off too: it is never worth its cost for these plans.
 
 use crate::error::{Error, Result};
 use crate::server::foreign::column_type;
