@@ -11,8 +11,8 @@
 //!    visible too late for the first holder's check. So an unsuccessful check does not use up its token if there was a
 //!    wake-up since it began. The consumer checks again with the token, or passes it on if it has received another one
 //!    meanwhile.
-//! 3. A consumer of any task can take a task of another tube than the one that it was woken for, and possibly nobody
-//!    else was woken for the task it took. If consumers of single tubes wait, its token goes on. A consumer of one tube
+//! 3. A consumer of any task can take a task of another tube than the one that it was woken for. Possibly no other
+//!    consumer was woken for its own task. If consumers of single tubes wait, its token goes on. A consumer of one tube
 //!    that comes too late for its task wakes a consumer of any task: another task can be left.
 //!    [`a_consumer_that_takes_from_another_tube_passes_its_wake_up_on` in tests/tests/order/tubes.rs]
 

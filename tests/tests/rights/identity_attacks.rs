@@ -292,7 +292,7 @@ fn roles_that_share_a_connection() {
     shared.run("SELECT xqueue.identify(grace => '0')");
 }
 
-/// Since 16 a member may have neither the privileges of the role nor the right to set it.
+/// Since 16 a member can lack both the privileges of the role and the right to SET ROLE.
 #[test]
 fn a_member_that_cannot_act_as_the_role() {
     let [app, member] = [(); 2].map(|()| Role::create());
